@@ -1,0 +1,50 @@
+"""Whose outcome to measure next, so that you learn who benefits with the fewest measurements.
+
+Submodules are imported when first used, so that ``import causalbald`` stays fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from causalbald.posterior import Posterior
+
+if TYPE_CHECKING:
+    from causalbald import (
+        acquisition,
+        datasets,
+        errors,
+        experiments,
+        figures,
+        loop,
+        metrics,
+        models,
+        report,
+        selection,
+        testing,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Posterior",
+    "acquisition",
+    "datasets",
+    "errors",
+    "experiments",
+    "figures",
+    "loop",
+    "metrics",
+    "models",
+    "report",
+    "selection",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in __all__:
+        return importlib.import_module(f"causalbald.{name}")
+    raise AttributeError(f"module 'causalbald' has no attribute {name!r}")

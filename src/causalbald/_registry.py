@@ -1,0 +1,91 @@
+"""Names for acquisition functions, models and data sets, open to other packages and to single files."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from causalbald.errors import InputError, PluginWarning, UnknownNameError
+
+PLUGINS_VARIABLE = "CAUSALBALD_PLUGINS"
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """A name for each object of one kind; plugins are loaded when a name is first looked up.
+
+    A plugin is an entry point of the group ``causalbald.<kind>`` of an installed package, or a Python
+    file named in the environment variable ``CAUSALBALD_PLUGINS``; importing it must call ``add``.
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = f"causalbald.{group}"
+        self._items: dict[str, T] = {}
+        self._entry_points_loaded = False
+
+    def add(self, name: str, item: T) -> None:
+        """Register ``item``. Registering the same name again is an error unless it is from the same place."""
+        known = self._items.get(name)
+        if known is not None and _origin(known) != _origin(item):
+            raise InputError(f"{self.kind} {name!r} exists already ({_origin(known)}): choose another name.")
+        self._items[name] = item
+
+    def names(self) -> list[str]:
+        """Return all names, in the order of registration."""
+        self._load_plugins()
+        return list(self._items)
+
+    def __getitem__(self, name: str) -> T:
+        self._load_plugins()
+        if name not in self._items:
+            close = get_close_matches(str(name), self._items, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UnknownNameError(f"unknown {self.kind} {name!r}.{hint} Known: {', '.join(self._items)}.")
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def _load_plugins(self) -> None:
+        load_plugin_files()
+        if self._entry_points_loaded:
+            return
+        self._entry_points_loaded = True
+        for entry in importlib.metadata.entry_points(group=self.group):
+            try:
+                entry.load()
+            except Exception as error:
+                message = f"plugin {entry.name!r} ({entry.value}) could not be loaded: {error!r}"
+                warnings.warn(message, PluginWarning, stacklevel=3)
+
+
+def load_plugin_files() -> None:
+    """Import the files named in ``CAUSALBALD_PLUGINS`` that have not been imported yet."""
+    for part in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
+        path = Path(part).resolve()
+        module_name = f"causalbald_plugin_{path.stem}"
+        if module_name in sys.modules:
+            continue
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        if not path.is_file() or spec is None or spec.loader is None:
+            raise InputError(f"plugin file {part!r} does not exist or is no Python file.")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception:
+            del sys.modules[module_name]
+            raise
+
+
+def _origin(item: object) -> str:
+    function = getattr(item, "function", item)
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', '?')}"

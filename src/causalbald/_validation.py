@@ -1,0 +1,141 @@
+"""Checks at the edge of the library. Each turns bad input into an error that names the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from causalbald._typing import Array, Positions, Treatment
+from causalbald.errors import InputError
+
+_MAX_NAMED = 3
+
+
+def _examples(where: Any) -> str:
+    positions = np.flatnonzero(where)
+    shown = ", ".join(str(p) for p in positions[:_MAX_NAMED])
+    more = ", ..." if len(positions) > _MAX_NAMED else ""
+    return f"{len(positions)} of {np.size(where)}, at position {shown}{more}"
+
+
+def check_covariates(values: Any, name: str = "X", *, columns: int | None = None) -> Array:
+    """Return ``values`` (array or any DataFrame) as a finite (N, D) float array."""
+    labels = [str(c) for c in getattr(values, "columns", [])]
+    if labels:
+        matrix = np.column_stack([_numeric_column(values[c], f"{name}[{c!r}]") for c in values.columns])
+    else:
+        matrix = _as_float(values, name)
+    if matrix.ndim != 2:
+        raise InputError(
+            f"{name} has shape {matrix.shape}, but a table of units by covariates (N, D) is needed. "
+            "One covariate is a column: X.reshape(-1, 1). Images are not supported by this model."
+        )
+    if matrix.shape[1] == 0 or matrix.shape[0] == 0:
+        raise InputError(f"{name} has shape {matrix.shape}: give at least one row and one covariate.")
+    if columns is not None and matrix.shape[1] != columns:
+        raise InputError(f"{name} has {matrix.shape[1]} covariates, but {columns} are needed: same columns, same order.")
+    for j in np.flatnonzero(~np.isfinite(matrix).all(axis=0))[:1]:
+        column = labels[j] if labels else j
+        raise InputError(
+            f"{name} has missing or infinite values in column {column!r} ({_examples(~np.isfinite(matrix[:, j]))}). "
+            "Impute them or drop the column."
+        )
+    return matrix
+
+
+def check_vector(values: Any, name: str, length: int | None = None) -> Array:
+    """Return ``values`` as a finite (N,) float array."""
+    vector = _numeric_column(values, name)
+    if vector.ndim != 1:
+        raise InputError(f"{name} has shape {vector.shape}, but one number per unit (N,) is needed.")
+    if length is not None and len(vector) != length:
+        raise InputError(f"{name} has {len(vector)} entries for {length} units: pass one per unit, in the same order.")
+    if not np.isfinite(vector).all():
+        raise InputError(
+            f"{name} has missing or infinite values ({_examples(~np.isfinite(vector))}). "
+            "Leave out units whose value is not known."
+        )
+    return vector
+
+
+def check_treatment(values: Any, length: int | None = None, name: str = "treatment") -> Treatment:
+    """Return ``values`` as a (N,) integer array of 0 (control) and 1 (treated)."""
+    vector = check_vector(values, name, length)
+    bad = (vector != 0) & (vector != 1)
+    if bad.any():
+        raise InputError(
+            f"{name} must be 0 (control) or 1 (treated), but {_examples(bad)} is not: "
+            f"found {vector[bad][0]:g}. Recode the two arms as 0 and 1."
+        )
+    return vector.astype(np.intp)
+
+
+def check_both_arms(treatment: Treatment, what: str = "labelled units") -> None:
+    """Raise unless both arms occur."""
+    for arm in (0, 1):
+        if not (treatment == arm).any():
+            raise InputError(
+                f"no {what} in arm {arm}: an effect needs outcomes from both arms. "
+                f"Measure at least one unit with treatment {arm}."
+            )
+
+
+def check_probability(values: Any, length: int, name: str = "propensity") -> Array:
+    """Return ``values`` as a (N,) array of probabilities."""
+    vector = check_vector(values, name, length)
+    bad = (vector < 0) | (vector > 1)
+    if bad.any():
+        raise InputError(f"{name} must lie in [0, 1], but {_examples(bad)} does not: found {vector[bad][0]:g}.")
+    return vector
+
+
+def check_positions(values: ArrayLike, length: int, name: str = "positions") -> Positions:
+    """Return ``values`` as distinct positions in ``range(length)``."""
+    positions = np.asarray(values)
+    if positions.dtype == np.bool_:
+        raise InputError(f"{name} are booleans: pass positions, np.flatnonzero(mask).")
+    if positions.size == 0:
+        return np.empty(0, dtype=np.intp)
+    if positions.ndim != 1 or not np.issubdtype(positions.dtype, np.integer):
+        raise InputError(f"{name} must be a list of integers, got shape {positions.shape}, type {positions.dtype}.")
+    if positions.min() < 0 or positions.max() >= length:
+        worst = positions.max() if positions.max() >= length else positions.min()
+        raise InputError(f"{name} must lie in 0 ... {length - 1}, found {worst}.")
+    unique, counts = np.unique(positions, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(f"{name} repeat: {unique[counts > 1][0]} occurs more than once. Pass each unit once.")
+    return positions.astype(np.intp)
+
+
+def check_int(value: Any, name: str, *, low: int) -> int:
+    """Return ``value`` as an integer of at least ``low``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+        raise InputError(f"{name} must be an integer of at least {low}, got {value!r}.")
+    return int(value)
+
+
+def check_alpha(alpha: float) -> float:
+    """Return ``alpha`` if it is a probability of error."""
+    if not 0 < alpha < 1:
+        raise InputError(f"alpha must lie between 0 and 1 (0.05 for a 95 % interval), got {alpha!r}.")
+    return float(alpha)
+
+
+def _as_float(values: Any, name: str) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is not numeric ({error}). Encode text and categories as numbers first.") from None
+
+
+def _numeric_column(column: Any, name: str) -> Array:
+    try:
+        return np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.asarray(column, dtype=object).ravel()
+        example = next((v for v in values if not isinstance(v, (int, float, np.number))), values[:1])
+        raise InputError(
+            f"{name} is not numeric: found {example!r}. Encode text and categories as numbers first."
+        ) from None

@@ -1,0 +1,32 @@
+"""Acquisition functions: from a belief about a pool to the log-importance of measuring each unit."""
+
+from causalbald.acquisition.paper import (
+    mu_bald,
+    mu_information,
+    mu_pi_bald,
+    mu_rho_bald,
+    propensity_score,
+    random_score,
+    rho_bald,
+    tau_bald,
+    type_s,
+)
+from causalbald.acquisition.registry import Acquisition, Targets, get, names, register, score
+
+__all__ = [
+    "Acquisition",
+    "Targets",
+    "get",
+    "mu_bald",
+    "mu_information",
+    "mu_pi_bald",
+    "mu_rho_bald",
+    "names",
+    "propensity_score",
+    "random_score",
+    "register",
+    "rho_bald",
+    "score",
+    "tau_bald",
+    "type_s",
+]

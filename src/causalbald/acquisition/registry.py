@@ -1,0 +1,165 @@
+"""How an acquisition function is named, found and called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from causalbald._registry import Registry
+from causalbald._typing import Array, Positions
+from causalbald._validation import check_positions, check_probability, check_treatment, check_vector
+from causalbald.errors import InputError
+from causalbald.posterior import Posterior
+
+Score = Callable[..., Array]
+F = TypeVar("F", bound=Score)
+EXTRAS = ("propensity", "targets", "rng")
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The population whose effects matter: positions in the posterior being scored, and weights summing to 1."""
+
+    positions: Positions
+    weights: Array
+
+    @classmethod
+    def of(cls, positions: ArrayLike, length: int, weights: ArrayLike | None = None) -> Targets:
+        """Return checked targets among ``length`` units; equal weights unless given, normalised to sum to 1."""
+        index = check_positions(positions, length, "targets")
+        w = np.ones(len(index)) if weights is None else check_vector(weights, "target weights", len(index))
+        if len(index) == 0 or (w < 0).any() or w.sum() <= 0:
+            raise InputError("targets need at least one unit, weights that are not negative and not all zero.")
+        return cls(index, w / w.sum())
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """A named acquisition function.
+
+    ``function(posterior, treatment)`` returns scores (N,): the log of the importance of measuring each
+    unit. It may ask for ``propensity``, ``targets`` or ``rng`` by naming them as keyword arguments. One that
+    does not ask for ``targets`` must score each unit from that unit's own belief alone, so that large
+    pools can be scored in chunks.
+    """
+
+    name: str
+    function: Score
+    temperature: float = 0.25
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """The extra arguments that the function takes."""
+        return frozenset(inspect.signature(self.function).parameters) & frozenset(EXTRAS)
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether a unit's score depends on that unit alone."""
+        return "targets" not in self.needs
+
+    @property
+    def summary(self) -> str:
+        """First line of the function's docstring."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+    def __call__(
+        self,
+        posterior: Posterior,
+        treatment: ArrayLike,
+        *,
+        propensity: ArrayLike | None = None,
+        targets: Targets | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array:
+        """Return the scores (N,) of all units of ``posterior``; see :func:`score`."""
+        units = len(posterior)
+        arm = check_treatment(treatment, units)
+        extras: dict[str, Any] = {}
+        if "propensity" in self.needs:
+            if propensity is None:
+                raise InputError(
+                    f"acquisition {self.name!r} needs propensity=P(treated | x) per unit, "
+                    "for example PropensityModel().fit(X, T).cross_fitted_."
+                )
+            extras["propensity"] = check_probability(propensity, units)
+        if "targets" in self.needs:
+            extras["targets"] = targets or Targets.of(np.arange(units), units)
+        if "rng" in self.needs:
+            if rng is None:
+                raise InputError(f"acquisition {self.name!r} is stochastic: pass rng=np.random.default_rng(seed).")
+            extras["rng"] = rng
+        scores = np.asarray(self.function(posterior, arm, **extras), dtype=np.float64)
+        if scores.shape != (units,):
+            raise InputError(f"acquisition {self.name!r} returned shape {scores.shape} for {units} units.")
+        if np.isnan(scores).any():
+            raise InputError(f"acquisition {self.name!r} returned NaN for {int(np.isnan(scores).sum())} units.")
+        return scores
+
+
+_REGISTRY: Registry[Acquisition] = Registry("acquisition", "acquisition")
+
+
+def register(name: str, *, temperature: float = 0.25) -> Callable[[F], F]:
+    """Give a score function a name: it then appears in CLI, tables, figures and conformance tests.
+
+    Parameters
+    ----------
+    name : str
+    temperature : float
+        Default temperature of the softmax batch rule for this score.
+    """
+
+    def decorate(function: F) -> F:
+        _REGISTRY.add(name, Acquisition(name, function, temperature))
+        return function
+
+    return decorate
+
+
+def names() -> list[str]:
+    """Return the names of all acquisition functions."""
+    return _REGISTRY.names()
+
+
+def get(acquisition: str | Acquisition | Score) -> Acquisition:
+    """Return the acquisition of that name; a plain function gets its own name and the default temperature."""
+    if isinstance(acquisition, Acquisition):
+        return acquisition
+    if callable(acquisition):
+        return Acquisition(getattr(acquisition, "__name__", "custom").replace("_", "-"), acquisition)
+    return _REGISTRY[acquisition]
+
+
+def score(
+    name: str | Acquisition | Score,
+    posterior: Posterior,
+    treatment: ArrayLike,
+    *,
+    propensity: ArrayLike | None = None,
+    targets: Targets | None = None,
+    rng: np.random.Generator | None = None,
+) -> Array:
+    """Return the log-importance of measuring each unit, (N,).
+
+    Parameters
+    ----------
+    name : str or callable
+        One of :func:`names`, or a function ``(posterior, treatment) -> scores``.
+    posterior : Posterior
+        The belief about the N units of the pool.
+    treatment : (N,)
+        The arm, 0 or 1, that each unit got: only that outcome can be measured.
+    propensity : (N,), optional
+        P(treated given x), for the functions that weigh it.
+    targets : Targets, optional
+        Population of interest for targeted functions; the whole pool by default.
+    rng : numpy.random.Generator, optional
+        For stochastic functions.
+    """
+    return get(name)(posterior, treatment, propensity=propensity, targets=targets, rng=rng)

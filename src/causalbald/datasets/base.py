@@ -1,0 +1,140 @@
+"""What every benchmark looks like, and the registry of those that ship."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from causalbald._registry import Registry
+from causalbald._typing import Array, Treatment
+from causalbald._validation import (
+    check_both_arms,
+    check_covariates,
+    check_int,
+    check_probability,
+    check_treatment,
+    check_vector,
+)
+from causalbald.errors import InputError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """Units with their truth: covariates x (N, D), arm t, outcome y, expected outcomes mu0 and mu1, all (N,)."""
+
+    x: Array
+    t: Treatment
+    y: Array
+    mu0: Array
+    mu1: Array
+    propensity: Array | None = None
+    """True P(treated | x), where the benchmark knows it."""
+
+    @property
+    def effect(self) -> Array:
+        """True effect per unit, (N,)."""
+        return self.mu1 - self.mu0
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __repr__(self) -> str:
+        return f"Split(units={len(self)}, covariates={self.x.shape[1]}, treated={int(self.t.sum())})"
+
+    def take(self, positions: ArrayLike) -> Split:
+        """Return the units at ``positions``."""
+        i = np.asarray(positions)
+        pi = None if self.propensity is None else self.propensity[i]
+        return Split(self.x[i], self.t[i], self.y[i], self.mu0[i], self.mu1[i], pi)
+
+
+@dataclass(frozen=True, eq=False)
+class Benchmark:
+    """A pool to choose from, a validation split (track ``paper`` only) and a test split."""
+
+    name: str
+    pool: Split
+    validation: Split
+    test: Split
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: ArrayLike,
+        t: ArrayLike,
+        y: ArrayLike,
+        mu0: ArrayLike,
+        mu1: ArrayLike,
+        *,
+        seed: int,
+        test: float = 0.1,
+        validation: float = 0.3,
+        propensity: ArrayLike | None = None,
+        name: str = "custom",
+    ) -> Benchmark:
+        """Split your own data: ``test`` of all units, then ``validation`` of the rest; what remains is the pool.
+
+        The splits are those of scikit-learn's ``train_test_split`` with ``random_state=seed``, as in the paper.
+        """
+        from sklearn.model_selection import train_test_split
+
+        covariates = check_covariates(x, "x")
+        n = len(covariates)
+        seed = check_int(seed, "seed", low=0)
+        everyone = Split(
+            covariates,
+            check_treatment(t, n, "t"),
+            check_vector(y, "y", n),
+            check_vector(mu0, "mu0", n),
+            check_vector(mu1, "mu1", n),
+            None if propensity is None else check_probability(propensity, n),
+        )
+        for share, what in ((test, "test"), (validation, "validation")):
+            if not 0 < share < 1:
+                raise InputError(f"{what} must be a share between 0 and 1, got {share!r}.")
+        if n < 10:
+            raise InputError(f"{n} units are too few to split into pool, validation and test: give at least 10.")
+        rest, test_rows = train_test_split(np.arange(n), test_size=test, random_state=seed)
+        pool_rows, validation_rows = train_test_split(rest, test_size=validation, random_state=seed)
+        check_both_arms(everyone.t[pool_rows], "units of the pool")
+        return cls(name, everyone.take(pool_rows), everyone.take(validation_rows), everyone.take(test_rows))
+
+
+Loader = Callable[..., Benchmark]
+L = TypeVar("L", bound=Loader)
+_REGISTRY: Registry[Loader] = Registry("data set", "datasets")
+
+
+def register(name: str) -> Callable[[L], L]:
+    """Give a function ``(seed, **options) -> Benchmark`` a name."""
+
+    def decorate(function: L) -> L:
+        _REGISTRY.add(name, function)
+        return function
+
+    return decorate
+
+
+def names() -> list[str]:
+    """Return the names of all data sets."""
+    return _REGISTRY.names()
+
+
+def summary(name: str) -> str:
+    """Return the first line of a data set's description."""
+    return (inspect.getdoc(_REGISTRY[name]) or "").partition("\n")[0]
+
+
+def load(name: str, seed: int = 0, **options: Any) -> Benchmark:
+    """Return one realisation of a data set; ``options`` are those of its function."""
+    loader = _REGISTRY[name]
+    known = [p for p in inspect.signature(loader).parameters if p != "seed"]
+    unknown = [o for o in options if o not in known]
+    if unknown:
+        raise InputError(f"data set {name!r} has no option {unknown[0]!r}. Known: {', '.join(known) or 'none'}.")
+    return loader(check_int(seed, "seed", low=0), **options)

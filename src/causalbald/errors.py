@@ -1,0 +1,27 @@
+"""One tree of exceptions and warnings. A message names what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+
+class CausalBaldError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class InputError(CausalBaldError, ValueError):
+    """An argument cannot be used; the message says which, why and the remedy."""
+
+
+class UnknownNameError(InputError):
+    """No acquisition function, model or data set has this name; the message lists those that exist."""
+
+
+class CausalBaldWarning(UserWarning):
+    """Base of this package's warnings."""
+
+
+class ApproximationWarning(CausalBaldWarning):
+    """A result is less exact than usual; the message says why and what would help."""
+
+
+class PluginWarning(CausalBaldWarning):
+    """A plugin could not be loaded and was left out."""

@@ -1,0 +1,256 @@
+"""The one contract between models and acquisition functions: a belief about expected outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import log_ndtr, ndtr
+
+from causalbald._gaussian import bivariate_cdf
+from causalbald._typing import AnyArray, Array
+from causalbald._validation import check_int, check_positions, check_vector
+from causalbald.errors import InputError
+
+Link = Literal["identity", "probit"]
+_CHUNK = 8192
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """Joint Gaussian belief about the expected outcomes mu(x, a) of N units under K arms.
+
+    ``Cov(mu[i, a], mu[j, b]) = factor[i, a] · factor[j, b]``, plus ``residual[i, a, b]`` when i = j.
+    With the probit link this is the belief about the latent score of a binary outcome, and
+    ``variance``, ``covariance``, ``effect_mean``, ``effect_variance`` and ``draws`` speak of
+    probabilities and risk differences.
+
+    Parameters
+    ----------
+    mean : (N, K)
+        Expected (latent) outcome per unit and arm.
+    factor : (N, K, R)
+        Square root of the joint covariance across units, float64 or float32.
+    residual : broadcast to (N, K, K)
+        Variance that the factor misses, local to a unit; 0.0 for draws and ensembles.
+    noise : broadcast to (N, K)
+        Outcome noise variance (of the latent score, by convention 1, with the probit link).
+    link : "identity" or "probit"
+    n_draws : int, optional
+        How many draws the factor was estimated from; None for a closed form.
+    """
+
+    mean: Array
+    factor: AnyArray
+    residual: Array
+    noise: Array
+    link: Link = "identity"
+    n_draws: int | None = None
+
+    def __post_init__(self) -> None:
+        mean = np.asarray(self.mean, dtype=np.float64)
+        factor = np.asarray(self.factor)
+        if factor.dtype != np.float32:
+            factor = factor.astype(np.float64, copy=False)
+        if mean.ndim != 2 or factor.ndim != 3 or factor.shape[:2] != mean.shape:
+            raise InputError(f"mean (N, K) and factor (N, K, R) disagree: got {mean.shape} and {factor.shape}.")
+        if self.link not in ("identity", "probit"):
+            raise InputError(f"link must be 'identity' or 'probit', got {self.link!r}.")
+        units, arms = mean.shape
+        residual = _broadcast(self.residual, (units, arms, arms), "residual")
+        noise = _broadcast(self.noise, (units, arms), "noise")
+        for name, value in (("mean", mean), ("factor", factor), ("residual", residual), ("noise", noise)):
+            if not np.isfinite(value).all():
+                raise InputError(f"{name} has NaN or infinite entries: the model that made this posterior has failed.")
+            view = value.view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        if (noise < 0).any():
+            raise InputError("noise is a variance and must not be negative.")
+
+    def __repr__(self) -> str:
+        units, arms, rank = self.factor.shape
+        return f"Posterior(units={units}, arms={arms}, rank={rank}, link={self.link!r})"
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @classmethod
+    def from_draws(cls, draws: ArrayLike, noise: ArrayLike, link: Link = "identity") -> Posterior:
+        """Return the belief with the sample moments of ``draws`` (S, N, K), e.g. of an ensemble's members."""
+        values = np.asarray(draws, dtype=np.float64)
+        if values.ndim != 3 or len(values) < 2:
+            raise InputError(f"draws must have shape (S, N, K) with at least 2 draws, got {values.shape}.")
+        mean = values.mean(axis=0)
+        factor = np.moveaxis(values - mean, 0, -1) / np.sqrt(len(values) - 1)
+        return cls(mean, factor, np.float64(0.0), np.asarray(noise), link, n_draws=len(values))
+
+    @classmethod
+    def mixture(cls, members: Sequence[Posterior]) -> Posterior:
+        """Return the belief with the first two moments of an equal mixture of beliefs about the same units."""
+        if not members:
+            raise InputError("a mixture needs at least one posterior.")
+        shapes = {(m.mean.shape, m.link) for m in members}
+        if len(shapes) > 1:
+            raise InputError(f"members must be about the same units with the same link, got {sorted(map(str, shapes))}.")
+        mean = np.mean([m.mean for m in members], axis=0)
+        between = np.stack([m.mean - mean for m in members], axis=-1)
+        factor = np.concatenate([*(m.factor for m in members), between], axis=-1) / np.sqrt(len(members))
+        residual = np.mean([m.residual for m in members], axis=0)
+        noise = np.mean([m.noise for m in members], axis=0)
+        counts = [m.n_draws for m in members if m.n_draws is not None]
+        return cls(mean, factor, residual, noise, members[0].link, n_draws=sum(counts) if counts else None)
+
+    def take(self, positions: ArrayLike) -> Posterior:
+        """Return the belief about some of the units, in the order of ``positions``."""
+        index = check_positions(positions, len(self))
+        return Posterior(
+            self.mean[index], self.factor[index], self.residual[index], self.noise[index], self.link, self.n_draws
+        )
+
+    @cached_property
+    def latent_covariance(self) -> Array:
+        """Covariance of the Gaussian belief between a unit's arms, (N, K, K)."""
+        units, arms, _ = self.factor.shape
+        covariance = self.residual.copy()
+        for start in range(0, units, _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            factor = self.factor[rows].astype(np.float64, copy=False)
+            for a in range(arms):
+                for b in range(a, arms):
+                    shared = np.einsum("nr,nr->n", factor[:, a], factor[:, b])
+                    covariance[rows, a, b] += shared
+                    if b > a:
+                        covariance[rows, b, a] += shared
+        return covariance
+
+    @cached_property
+    def expected(self) -> Array:
+        """Expected outcome per unit and arm on the outcome's own scale, (N, K)."""
+        if self.link == "identity":
+            return self.mean
+        expected: Array = ndtr(self._probit_index)
+        return expected
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of the expected outcomes between a unit's arms, (N, K, K)."""
+        if self.link == "identity":
+            return self.latent_covariance
+        index, expected = self._probit_index, self.expected
+        spread = np.sqrt(1 + _diagonal(self.latent_covariance))
+        correlation = self.latent_covariance / (spread[:, :, None] * spread[:, None, :])
+        joint = bivariate_cdf(index[:, :, None], index[:, None, :], correlation)
+        return joint - expected[:, :, None] * expected[:, None, :]
+
+    @cached_property
+    def variance(self) -> Array:
+        """Variance of the expected outcomes, (N, K)."""
+        return np.maximum(_diagonal(self.covariance), 0.0)
+
+    @cached_property
+    def outcome_noise(self) -> Array:
+        """Variance of an outcome around its expectation, on the outcome's own scale, (N, K)."""
+        if self.link == "identity":
+            return self.noise
+        return np.maximum(self.expected * (1 - self.expected) - self.variance, 0.0)
+
+    @cached_property
+    def effect_mean(self) -> Array:
+        """Expected effect of arm 1 against arm 0, (N,)."""
+        return self.expected[:, 1] - self.expected[:, 0]
+
+    @cached_property
+    def effect_variance(self) -> Array:
+        """Variance of the belief about the effect, (N,)."""
+        c = self.covariance
+        return np.maximum(c[:, 0, 0] + c[:, 1, 1] - c[:, 0, 1] - c[:, 1, 0], 0.0)
+
+    @cached_property
+    def residual_share(self) -> float:
+        """Share of the total variance that the factor misses and that is treated as independent across units."""
+        total = _diagonal(self.latent_covariance).sum()
+        return float(_diagonal(self.residual).sum() / total) if total > 0 else 0.0
+
+    def draws(self, n: int, rng: np.random.Generator) -> Array:
+        """Return ``n`` joint draws of the expected outcomes of all units, (n, N, K)."""
+        units, arms, rank = self.factor.shape
+        shared = rng.standard_normal((check_int(n, "n", low=1), rank))
+        values = shared @ self.factor.reshape(units * arms, rank).T
+        values = values.reshape(n, units, arms) + self.mean
+        if self.residual.any():
+            eigenvalues, vectors = np.linalg.eigh(self.residual)
+            root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))[:, None, :]
+            values += np.einsum("nab,snb->sna", root, rng.standard_normal((n, units, arms)))
+        return values if self.link == "identity" else np.asarray(ndtr(values))
+
+    def condition(self, position: int, arm: int) -> Posterior:
+        """Return the belief after measuring a unit's outcome under ``arm``, before its value is known.
+
+        Exact for Gaussian noise, where the change of the covariance does not depend on the value; the
+        mean stays. Approximate with the probit link, which uses the expected information of the outcome.
+        """
+        units, arms, _ = self.factor.shape
+        i, a = int(check_positions([position], units, "position")[0]), int(check_positions([arm], arms, "arm")[0])
+        f = self.factor[i, a].astype(np.float64)
+        r = self.residual[i, :, a]
+        local = r[a] + self._measurement_variance(i, a)
+        shared = f @ f
+        d = shared + local
+        factor, residual = self.factor.copy(), self.residual.copy()
+        if shared > 0:
+            q = np.sqrt(local / d)
+            along = self.factor @ f
+            factor -= ((1 - q) / shared * along)[..., None] * f.astype(factor.dtype)
+            factor[i] -= np.outer(r / (d * q), f)
+        residual[i] -= np.outer(r, r) / local
+        return Posterior(self.mean, factor, residual, self.noise, self.link, self.n_draws)
+
+    def linearised(self) -> Posterior:
+        """Return a belief on the outcome's own scale: itself, or for probit its best linear approximation.
+
+        Moments of each unit stay exact; covariances between units are those of the best linear predictor.
+        """
+        if self.link == "identity":
+            return self
+        spread = np.sqrt(1 + _diagonal(self.latent_covariance))
+        slope = np.exp(-0.5 * self._probit_index**2) / (np.sqrt(2 * np.pi) * spread)
+        factor = self.factor * slope[..., None]
+        residual = self.covariance - np.einsum("nar,nbr->nab", factor, factor)
+        return Posterior(self.expected, factor, residual, self.outcome_noise, "identity", self.n_draws)
+
+    def average_effect(self, weights: ArrayLike | None = None) -> tuple[float, float]:
+        """Return mean and variance of the (weighted) average effect over the units, from the joint belief."""
+        w = np.full(len(self), 1 / len(self)) if weights is None else check_vector(weights, "weights", len(self))
+        belief = self.linearised()
+        shared = w @ (belief.factor[:, 1] - belief.factor[:, 0])
+        r = belief.residual
+        local = r[:, 0, 0] + r[:, 1, 1] - r[:, 0, 1] - r[:, 1, 0]
+        return float(w @ belief.effect_mean), float(shared @ shared + w**2 @ local)
+
+    @cached_property
+    def _probit_index(self) -> Array:
+        return self.mean / np.sqrt(1 + _diagonal(self.latent_covariance))
+
+    def _measurement_variance(self, i: int, a: int) -> float:
+        if self.link == "identity":
+            # A noiseless outcome would make q zero; this floor is far below what data can show.
+            return max(float(self.noise[i, a]), 1e-12 * float(self.latent_covariance[i, a, a]), 1e-300)
+        m = float(self.mean[i, a])
+        log_variance = log_ndtr(m) + log_ndtr(-m) + m**2 + np.log(2 * np.pi)
+        return float(np.exp(min(log_variance, 50.0)))
+
+
+def _diagonal(matrices: Array) -> Array:
+    return np.diagonal(matrices, axis1=-2, axis2=-1)
+
+
+def _broadcast(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
+    try:
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), shape)
+    except ValueError:
+        raise InputError(f"{name} has shape {np.shape(values)}, which does not broadcast to {shape}.") from None

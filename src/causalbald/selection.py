@@ -1,0 +1,108 @@
+"""From scores to a batch: softmax sampling, top-k, or greedy with conditioning after each pick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from causalbald import acquisition as acq
+from causalbald._typing import Positions
+from causalbald._validation import check_int, check_positions, check_treatment
+from causalbald.errors import InputError
+from causalbald.posterior import Posterior
+
+# Fewer draws than this say little about how units hang together (five members have rank four).
+MIN_DRAWS_FOR_GREEDY = 100
+
+
+def select(scores: ArrayLike, size: int, *, temperature: float, rng: np.random.Generator) -> Positions:
+    """Choose ``size`` distinct units and return their positions, in the order of choice.
+
+    Parameters
+    ----------
+    scores : (N,)
+        Log-importances. Units with -inf are never chosen.
+    size : int
+    temperature : float
+        T > 0 draws without replacement with probability proportional to exp(score / T), as Gumbel
+        top-k; T = 0 takes the largest scores, ties broken by ``rng``.
+    rng : numpy.random.Generator
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    size = check_int(size, "size", low=0)
+    if values.ndim != 1:
+        raise InputError(f"scores have shape {values.shape}, but one number per unit (N,) is needed.")
+    if np.isnan(values).any() or np.isposinf(values).any():
+        raise InputError("scores contain NaN or +inf: use -inf for units that must not be chosen.")
+    if not temperature >= 0 or np.isinf(temperature):
+        raise InputError(f"temperature must be a finite number of at least 0, got {temperature!r}.")
+    candidates = np.flatnonzero(np.isfinite(values))
+    if size > len(candidates):
+        raise InputError(f"{size} units asked for, but only {len(candidates)} can be chosen: ask for fewer.")
+    noise = rng.gumbel(size=len(candidates))  # with T = 0 it only breaks ties
+    keys = values[candidates] / temperature + noise if temperature > 0 else values[candidates]
+    order = np.lexsort((noise, keys))[::-1]
+    return candidates[order[:size]]
+
+
+def select_greedy(
+    posterior: Posterior,
+    treatment: ArrayLike,
+    acquisition: str | acq.Acquisition | acq.registry.Score,
+    size: int,
+    *,
+    pending: Iterable[int] = (),
+    excluded: Iterable[int] = (),
+    propensity: ArrayLike | None = None,
+    targets: acq.Targets | None = None,
+    temperature: float = 0.0,
+    rng: np.random.Generator,
+) -> Positions:
+    """Choose ``size`` units one by one, each time conditioning on the pick before scoring again.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Joint belief about the N units; must carry covariance between units (a GP or at least 100 draws).
+    treatment : (N,)
+    acquisition : str or callable
+    size : int
+    pending : positions
+        Units chosen earlier whose outcome is still to come: conditioned on first, never chosen.
+    excluded : positions
+        Units that must not be chosen, for example because they are measured already.
+    propensity, targets
+        As for :func:`causalbald.acquisition.score`.
+    temperature : float
+        0 takes the best unit at each pick; above 0, each pick is drawn by softmax.
+    rng : numpy.random.Generator
+    """
+    arm = check_treatment(treatment, len(posterior))
+    function = acq.get(acquisition)
+    size = check_int(size, "size", low=0)
+    waiting = check_positions(list(pending), len(posterior), "pending")
+    closed = np.zeros(len(posterior), dtype=bool)
+    closed[waiting] = True
+    closed[check_positions(list(excluded), len(posterior), "excluded")] = True
+    if size > (~closed).sum():
+        raise InputError(f"{size} units asked for, but only {(~closed).sum()} can be chosen: ask for fewer.")
+    if posterior.n_draws is not None and posterior.n_draws < MIN_DRAWS_FOR_GREEDY:
+        raise InputError(
+            f"greedy batches need covariances between units, and {posterior.n_draws} draws or members cannot give "
+            f"them (at least {MIN_DRAWS_FOR_GREEDY}): use batch='softmax', or a Gaussian-process model."
+        )
+    for position in waiting:
+        posterior = posterior.condition(int(position), int(arm[position]))
+    chosen: list[int] = []
+    while len(chosen) < size:
+        scores = function(posterior, arm, propensity=propensity, targets=targets, rng=rng)
+        scores = np.where(closed, -np.inf, scores)
+        pick = int(select(scores, 1, temperature=temperature, rng=rng)[0])
+        chosen.append(pick)
+        closed[pick] = True
+        if len(chosen) < size:
+            posterior = posterior.condition(pick, int(arm[pick]))
+    return np.asarray(chosen, dtype=np.intp)
+
