@@ -35,7 +35,9 @@ def check_covariates(values: Any, name: str = "X", *, columns: int | None = None
     if matrix.shape[1] == 0 or matrix.shape[0] == 0:
         raise InputError(f"{name} has shape {matrix.shape}: give at least one row and one covariate.")
     if columns is not None and matrix.shape[1] != columns:
-        raise InputError(f"{name} has {matrix.shape[1]} covariates, but {columns} are needed: same columns, same order.")
+        raise InputError(
+            f"{name} has {matrix.shape[1]} covariates, but {columns} are needed: same columns, same order."
+        )
     for j in np.flatnonzero(~np.isfinite(matrix).all(axis=0))[:1]:
         column = labels[j] if labels else j
         raise InputError(

@@ -87,7 +87,7 @@ class Posterior:
             raise InputError(f"draws must have shape (S, N, K) with at least 2 draws, got {values.shape}.")
         mean = values.mean(axis=0)
         factor = np.moveaxis(values - mean, 0, -1) / np.sqrt(len(values) - 1)
-        return cls(mean, factor, np.float64(0.0), np.asarray(noise), link, n_draws=len(values))
+        return cls(mean, factor, np.zeros(()), np.asarray(noise), link, n_draws=len(values))
 
     @classmethod
     def mixture(cls, members: Sequence[Posterior]) -> Posterior:
@@ -96,7 +96,9 @@ class Posterior:
             raise InputError("a mixture needs at least one posterior.")
         shapes = {(m.mean.shape, m.link) for m in members}
         if len(shapes) > 1:
-            raise InputError(f"members must be about the same units with the same link, got {sorted(map(str, shapes))}.")
+            raise InputError(
+                f"members must be about the same units with the same link, got {sorted(map(str, shapes))}."
+            )
         mean = np.mean([m.mean for m in members], axis=0)
         between = np.stack([m.mean - mean for m in members], axis=-1)
         factor = np.concatenate([*(m.factor for m in members), between], axis=-1) / np.sqrt(len(members))
@@ -109,7 +111,12 @@ class Posterior:
         """Return the belief about some of the units, in the order of ``positions``."""
         index = check_positions(positions, len(self))
         return Posterior(
-            self.mean[index], self.factor[index], self.residual[index], self.noise[index], self.link, self.n_draws
+            self.mean[index],
+            self.factor[index],
+            self.residual[index],
+            self.noise[index],
+            self.link,
+            self.n_draws,
         )
 
     @cached_property
@@ -195,7 +202,10 @@ class Posterior:
         mean stays. Approximate with the probit link, which uses the expected information of the outcome.
         """
         units, arms, _ = self.factor.shape
-        i, a = int(check_positions([position], units, "position")[0]), int(check_positions([arm], arms, "arm")[0])
+        i, a = (
+            int(check_positions([position], units, "position")[0]),
+            int(check_positions([arm], arms, "arm")[0]),
+        )
         f = self.factor[i, a].astype(np.float64)
         r = self.residual[i, :, a]
         local = r[a] + self._measurement_variance(i, a)

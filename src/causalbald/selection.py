@@ -105,4 +105,3 @@ def select_greedy(
         if len(chosen) < size:
             posterior = posterior.condition(pick, int(arm[pick]))
     return np.asarray(chosen, dtype=np.intp)
-

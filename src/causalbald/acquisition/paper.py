@@ -66,7 +66,10 @@ def mu_information(posterior: Posterior, treatment: Treatment) -> Array:
         information = 0.5 * np.log1p(np.maximum(variance / noise, _RELATIVE_FLOOR))
     else:
         p = _of_arm(posterior.expected, treatment)
-        mean, sd = _of_arm(posterior.mean, treatment), np.sqrt(_of_arm(_latent_variance(posterior), treatment))
+        mean, sd = (
+            _of_arm(posterior.mean, treatment),
+            np.sqrt(_of_arm(_latent_variance(posterior), treatment)),
+        )
         within = expectation(lambda f: bernoulli_entropy(ndtr(f)), mean, sd, -_PROBIT_REACH, _PROBIT_REACH)
         information = np.maximum(bernoulli_entropy(p) - within, _RELATIVE_FLOOR)
     result: Array = np.log(information)

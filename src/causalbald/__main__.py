@@ -1,0 +1,5 @@
+"""``python -m causalbald``."""
+
+from causalbald.cli.app import main
+
+main()

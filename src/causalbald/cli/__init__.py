@@ -1,0 +1,5 @@
+"""The command line: thin functions that parse, call and print. Heavy imports wait until a command runs."""
+
+from causalbald.cli.app import main
+
+__all__ = ["main"]

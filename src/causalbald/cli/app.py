@@ -1,0 +1,161 @@
+"""The commands of ``causalbald``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from causalbald import __version__
+from causalbald._registry import PLUGINS_VARIABLE
+from causalbald.cli.output import print_records, progress_bar, stderr
+from causalbald.errors import CausalBaldError
+
+app = typer.Typer(
+    name="causalbald",
+    help="Whose outcome to measure next, so that you learn who benefits from a treatment with the fewest measurements.",
+    epilog="Start with: causalbald demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same answer.", min=0)]
+
+
+def _version(show: bool) -> None:
+    if show:
+        sys.stdout.write(f"causalbald {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    plugin: Annotated[
+        list[Path] | None,
+        typer.Option(help="Python file that registers an acquisition function, a model or a data set. Repeatable."),
+    ] = None,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Options of every command."""
+    if plugin:
+        known = filter(None, [os.environ.get(PLUGINS_VARIABLE)])
+        # Through the environment, so that worker processes load the same files.
+        os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*known, *(str(p.resolve()) for p in plugin)])
+
+
+@app.command(epilog="Example: causalbald demo -o demo.html")
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write.")] = Path("causalbald-demo.html"),
+    seeds: Annotated[int, typer.Option(help="Paired simulations of each study.", min=1)] = 4,
+    steps: Annotated[int | None, typer.Option(help="Shorten the studies to that many batches.", min=1)] = None,
+    workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 2,
+    as_json: Json = False,
+) -> None:
+    """Simulate two studies, random against chosen measurements, and write a page that shows why choosing pays."""
+    from causalbald.report import demo_page, run_demo
+
+    if not output.parent.is_dir():
+        raise CausalBaldError(f"folder {str(output.parent)!r} does not exist: create it or choose another --output.")
+    with progress_bar("simulating studies") as progress:
+        result = run_demo(seeds=seeds, steps=steps, workers=workers, progress=progress)
+    output.write_text(demo_page(result, f"causalbald demo --seeds {seeds}"), encoding="utf-8")
+    rows = [
+        {
+            "study": row["study"],
+            "error random reaches": row["target"],
+            "labels random": row["random"],
+            "labels mu-rho-bald": str(row["chosen"]),
+            "saved": row["saved"],
+        }
+        for row in result.summary().to_dict("records")
+    ]
+    print_records(rows, as_json=as_json, title=f"Labels needed to reach the same accuracy ({seeds} paired simulations)")
+    stderr.print(f"Page with the curves and the picture: {escape(str(output.resolve()))}", soft_wrap=True)
+
+
+@app.command(epilog="Example: causalbald acquisitions --json")
+def acquisitions(as_json: Json = False) -> None:
+    """List the acquisition functions: what they prefer and their default temperature."""
+    from causalbald import acquisition
+
+    found = [acquisition.get(name) for name in acquisition.names()]
+    rows = [
+        {"name": a.name, "temperature": a.temperature, "needs": ", ".join(sorted(a.needs)) or "-", "prefers": a.summary}
+        for a in found
+    ]
+    print_records(rows, as_json=as_json)
+
+
+@app.command(epilog="Example: causalbald models")
+def models(as_json: Json = False) -> None:
+    """List the models of treatment effects."""
+    from causalbald.models import registry
+
+    rows = [{"name": name, "what": registry.summary(name)} for name in registry.names()]
+    print_records(rows, as_json=as_json)
+
+
+@app.command(epilog="Example: causalbald datasets")
+def datasets(as_json: Json = False) -> None:
+    """List the benchmark data sets."""
+    from causalbald.datasets import base
+
+    print_records([{"name": name, "what": base.summary(name)} for name in base.names()], as_json=as_json)
+
+
+@app.command(
+    epilog="Example: causalbald trial --dataset ihdp --acquisition mu-bald --warm-start 100 --batch-size 10 --steps 20"
+)
+def trial(
+    dataset: Annotated[str, typer.Option(help="One of `causalbald datasets`.")] = "synthetic",
+    model: Annotated[str, typer.Option(help="One of `causalbald models`.")] = "gp",
+    acquisition: Annotated[str, typer.Option(help="One of `causalbald acquisitions`.")] = "mu-rho-bald",
+    warm_start: Annotated[int, typer.Option(help="Units measured at random at first.")] = 10,
+    batch_size: Annotated[int, typer.Option(help="Units chosen at a time.")] = 10,
+    steps: Annotated[int, typer.Option(help="How often units are chosen.")] = 15,
+    temperature: Annotated[float | None, typer.Option(help="Of the softmax; default: the function's own.")] = None,
+    batch: Annotated[str, typer.Option(help="softmax, or greedy with conditioning after each pick.")] = "softmax",
+    track: Annotated[str, typer.Option(help="paid: every outcome counts; paper: free validation outcomes.")] = "paid",
+    seed: Seed = 0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the table as CSV.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate one study on a benchmark and print error, coverage and overlap after each fit."""
+    from causalbald.datasets import load
+    from causalbald.experiments import run_trial
+
+    with progress_bar("fitting") as progress:
+        table = run_trial(
+            load(dataset, seed),
+            model=model,
+            acquisition=acquisition,
+            warm_start=warm_start,
+            batch_size=batch_size,
+            steps=steps,
+            temperature=temperature,
+            batch=batch,  # type: ignore[arg-type]
+            seed=seed,
+            track=track,  # type: ignore[arg-type]
+            progress=progress,
+        )
+    if output is not None:
+        table.to_csv(output, index=False)
+    rows = [{str(k): v for k, v in row.items()} for row in table.to_dict("records")]
+    if as_json:
+        rows = [{**row, "acquired": acquired} for row, acquired in zip(rows, table.attrs["acquired"], strict=True)]
+    print_records(rows, as_json=as_json, title=f"{dataset}, {model}, {acquisition}, seed {seed}")
+
+
+def main() -> None:
+    """Run the command line; a mistake in the input is one line and exit code 1."""
+    try:
+        app()
+    except CausalBaldError as error:
+        stderr.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(1)

@@ -1,0 +1,47 @@
+"""What commands print: data on stdout (a table for people, JSON or CSV for programs), all else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+stderr = Console(stderr=True)
+
+
+def print_records(records: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:
+    """Print rows as JSON, as a table on a terminal, and as tab-separated values when piped."""
+    if as_json:
+        sys.stdout.write(json.dumps([dict(r) for r in records], indent=2, default=str) + "\n")
+        return
+    columns = list(records[0]) if records else []
+    if not sys.stdout.isatty():
+        lines = ["\t".join(columns), *("\t".join(_cell(r[c]) for c in columns) for r in records)]
+        sys.stdout.write("\n".join(lines) + "\n")
+        return
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        numeric = all(isinstance(r[column], (int, float)) for r in records)
+        table.add_column(column, justify="right" if numeric else "left")
+    for record in records:
+        table.add_row(*(_cell(record[c]) for c in columns))
+    Console().print(table)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Draw a bar on stderr; yields a callback for (done, total)."""
+    parts = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*parts, console=stderr, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

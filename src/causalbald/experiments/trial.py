@@ -1,0 +1,180 @@
+"""One simulated study: start from a few measured units, then choose, measure, refit, and note the error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from causalbald import acquisition as acq
+from causalbald import loop, metrics
+from causalbald._random import generator
+from causalbald._typing import Array, Positions, Treatment
+from causalbald._validation import check_int
+from causalbald.datasets import Benchmark
+from causalbald.errors import InputError
+from causalbald.models import CateEstimator, PropensityModel, make_model
+
+Track = Literal["paid", "paper"]
+OVERLAP = (0.1, 0.9)
+
+
+def run_trial(
+    benchmark: Benchmark,
+    *,
+    model: str | CateEstimator,
+    acquisition: str | acq.Acquisition | acq.registry.Score,
+    warm_start: int,
+    batch_size: int,
+    steps: int,
+    temperature: float | None = None,
+    batch: loop.Batch = "softmax",
+    seed: int,
+    track: Track = "paid",
+    propensity: Array | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> pd.DataFrame:
+    """Simulate one study and return a table with one row per fit (``steps`` + 1).
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    model : str or CateEstimator
+        A name, or an estimator that is cloned for each fit.
+    acquisition : str or callable
+    warm_start : int
+        Units measured at random before anything is chosen. For one seed they are the same for every
+        acquisition function and model; both arms are present.
+    batch_size, steps : int
+        How many units are chosen at a time, and how often.
+    temperature, batch
+        As for :func:`causalbald.loop.choose`.
+    seed : int
+    track : "paid" or "paper"
+        ``paper`` gives the model the validation split's outcomes for free and leaves the propensity term
+        untempered, as the original experiments did; ``paid`` counts every outcome that is looked at.
+    propensity : (N,), optional
+        P(treated | x) of the pool, to be used instead of an estimate.
+    progress : callable, optional
+        Called with (fits done, fits in all).
+
+    Returns
+    -------
+    DataFrame
+        ``step, labels, pehe, ate_error, coverage95, overlap_share, treated_share, seconds_fit, seconds_score``.
+        Errors and coverage are those of the test split. ``overlap_share`` is the share of all measured units whose
+        propensity (true where known, else estimated) lies in [0.1, 0.9]. ``attrs["acquired"]`` holds the pool
+        positions acquired before each fit, a list per row.
+    """
+    pool, test = benchmark.pool, benchmark.test
+    function = acq.get(acquisition)
+    _check_plan(len(pool), warm_start, batch_size, steps, track)
+    template = make_model(model, random_state=seed) if isinstance(model, str) else model
+    estimated = propensity
+    if estimated is None and (pool.propensity is None or "propensity" in function.needs):
+        estimated = PropensityModel(random_state=seed).fit(pool.x, pool.t).cross_fitted_
+    overlap = pool.propensity if pool.propensity is not None else estimated
+    t = function.temperature if temperature is None else temperature
+    weight = estimated
+    if track == "paper" and estimated is not None:
+        weight = _untempered(estimated, pool.t, t)
+    validation = benchmark.validation if track == "paper" else None
+    acquired = [warm_start_positions(pool.t, warm_start, seed)]
+    rows = []
+    for step in range(steps + 1):
+        measured = np.concatenate(acquired)
+        started = perf_counter()
+        fitted = clone(template).fit(
+            pool.y[measured],
+            pool.t[measured],
+            X=pool.x[measured],
+            pool=pool.x,
+            validation=None if validation is None else (validation.y, validation.t, validation.x),
+        )
+        seconds_fit = perf_counter() - started
+        started = perf_counter()
+        if step < steps:
+            chosen = loop.choose(
+                fitted,
+                pool.x,
+                pool.t,
+                function,
+                batch_size,
+                available=np.setdiff1d(np.arange(len(pool)), measured),
+                rng=generator(seed, "choose", step),
+                batch=batch,
+                temperature=temperature if batch == "greedy" else t,
+                propensity=weight,
+            )
+            acquired.append(chosen)
+        seconds_score = perf_counter() - started
+        rows.append(
+            {
+                "step": step,
+                "labels": len(measured),
+                **_errors(fitted, test.x, test.effect),
+                "overlap_share": _share_within(overlap, measured),
+                "treated_share": float(pool.t[measured].mean()),
+                "seconds_fit": seconds_fit,
+                "seconds_score": seconds_score,
+            }
+        )
+        if progress is not None:
+            progress(step + 1, steps + 1)
+    table = pd.DataFrame(rows)
+    table.attrs["acquired"] = [[int(p) for p in positions] for positions in acquired]
+    return table
+
+
+def warm_start_positions(treatment: Treatment, size: int, seed: int) -> Positions:
+    """Return ``size`` random positions that depend on the seed alone; both arms are among them.
+
+    Where chance leaves an arm out, the last position is replaced by the next one of that arm.
+    """
+    order = generator(seed, "warm-start").permutation(len(treatment))
+    first = order[:size].copy()
+    for arm in (0, 1):
+        if not (treatment[first] == arm).any():
+            first[-1] = order[size:][treatment[order[size:]] == arm][0]
+    return first
+
+
+def _errors(model: CateEstimator, x: Array, truth: Array) -> dict[str, float]:
+    lower, upper = model.effect_interval(x, alpha=0.05)
+    effect = (lower + upper) / 2
+    return {
+        "pehe": metrics.sqrt_pehe(effect, truth),
+        "ate_error": metrics.ate_error(effect, truth),
+        "coverage95": metrics.interval_coverage(lower, upper, truth),
+    }
+
+
+def _share_within(propensity: Array | None, positions: Positions) -> float:
+    if propensity is None:
+        return float("nan")
+    pi = propensity[positions]
+    return float(np.mean((pi >= OVERLAP[0]) & (pi <= OVERLAP[1])))
+
+
+def _untempered(propensity: Array, treatment: Treatment, temperature: float) -> Array:
+    """Return propensities whose log, divided by the temperature, is the log of the given ones."""
+    other = np.where(treatment == 1, 1 - propensity, propensity) ** temperature
+    return np.where(treatment == 1, 1 - other, other)
+
+
+def _check_plan(pool: int, warm_start: int, batch_size: int, steps: int, track: str) -> None:
+    check_int(warm_start, "warm_start", low=2)
+    check_int(batch_size, "batch_size", low=1)
+    check_int(steps, "steps", low=0)
+    if track not in ("paid", "paper"):
+        raise InputError(f"track must be 'paid' or 'paper', got {track!r}.")
+    needed = warm_start + batch_size * steps
+    if needed > pool:
+        raise InputError(
+            f"{warm_start} + {steps} x {batch_size} = {needed} labels asked for, but the pool has {pool} units: "
+            "take fewer steps or smaller batches."
+        )

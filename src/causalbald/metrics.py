@@ -1,0 +1,124 @@
+"""How good a belief about effects is, and how many labels a method needs to get there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from causalbald._random import generator
+from causalbald._typing import Array
+from causalbald._validation import check_alpha, check_int, check_vector
+from causalbald.errors import InputError
+
+
+def sqrt_pehe(effect: ArrayLike, truth: ArrayLike) -> float:
+    """Return the root mean squared error of the estimated effects (precision in estimating heterogeneous effects)."""
+    estimated, true = _pair(effect, truth)
+    return float(np.sqrt(np.mean((estimated - true) ** 2)))
+
+
+def ate_error(effect: ArrayLike, truth: ArrayLike) -> float:
+    """Return the absolute error of the average effect."""
+    estimated, true = _pair(effect, truth)
+    return float(abs(estimated.mean() - true.mean()))
+
+
+def interval_coverage(lower: ArrayLike, upper: ArrayLike, truth: ArrayLike) -> float:
+    """Return the share of units whose true effect lies in its interval."""
+    low, true = _pair(lower, truth)
+    high, _ = _pair(upper, truth)
+    return float(np.mean((low <= true) & (true <= high)))
+
+
+def interval_width(lower: ArrayLike, upper: ArrayLike) -> float:
+    """Return the mean width of the intervals."""
+    low, high = _pair(lower, upper)
+    return float(np.mean(high - low))
+
+
+def area_under_curve(labels: ArrayLike, error: ArrayLike) -> float:
+    """Return the mean error over the label curve (trapezoids, divided by the range of labels): lower is better."""
+    x, y = _pair(labels, error)
+    if len(x) < 2 or (np.diff(x) <= 0).any():
+        raise InputError("labels must increase, with at least two points on the curve.")
+    return float(np.trapezoid(y, x) / (x[-1] - x[0]))
+
+
+@dataclass(frozen=True)
+class LabelsNeeded:
+    """Labels after which the mean error over seeds stays at or below a target; infinite if it never does.
+
+    ``lower`` and ``upper`` bound the central 1 - alpha of that number over bootstrap samples of the seeds.
+    """
+
+    labels: float
+    lower: float
+    upper: float
+
+    @property
+    def censored(self) -> bool:
+        """Whether the target was not reached within the labels at hand."""
+        return bool(np.isinf(self.labels))
+
+    def __str__(self) -> str:
+        def show(value: float) -> str:
+            return "not reached" if np.isinf(value) else f"{value:.0f}"
+
+        return f"{show(self.labels)} [{show(self.lower)}, {show(self.upper)}]"
+
+
+def labels_to_reach(
+    table: pd.DataFrame,
+    target: float,
+    *,
+    error: str = "pehe",
+    alpha: float = 0.05,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> LabelsNeeded:
+    """Return how many labels the mean curve over seeds needs to reach ``target`` for good.
+
+    The first crossing after which the curve stays at or below the target, linearly interpolated between fits.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One method's trials: columns ``seed``, ``labels`` and ``error``, the same label counts for every seed.
+    target : float
+    error : str
+        Column of the error.
+    alpha, bootstrap, seed
+        Level, size and seed of the bootstrap over trials.
+    """
+    missing = [c for c in ("seed", "labels", error) if c not in table]
+    if missing:
+        raise InputError(f"table has no column {missing[0]!r}: pass trials of run_trial with a seed column.")
+    wide = table.pivot(index="seed", columns="labels", values=error)
+    if wide.isna().to_numpy().any():
+        raise InputError("seeds were measured at different numbers of labels: compare trials with equal settings.")
+    labels, curves = wide.columns.to_numpy(dtype=np.float64), wide.to_numpy(dtype=np.float64)
+    rng = generator(seed, "labels-to-reach")
+    resampled = rng.integers(len(curves), size=(check_int(bootstrap, "bootstrap", low=1), len(curves)))
+    crossings = np.array([_last_crossing(labels, curves[rows].mean(axis=0), target) for rows in resampled])
+    tail = check_alpha(alpha) / 2
+    lower, upper = np.quantile(crossings, [tail, 1 - tail], method="nearest")
+    return LabelsNeeded(_last_crossing(labels, curves.mean(axis=0), target), float(lower), float(upper))
+
+
+def _last_crossing(labels: Array, curve: Array, target: float) -> float:
+    above = np.flatnonzero(curve > target)
+    if len(above) == 0:
+        return float(labels[0])
+    last = above[-1]
+    if last == len(curve) - 1:
+        return float("inf")
+    share = (curve[last] - target) / (curve[last] - curve[last + 1])
+    return float(labels[last] + share * (labels[last + 1] - labels[last]))
+
+
+def _pair(first: ArrayLike, second: ArrayLike) -> tuple[Array, Array]:
+    a = check_vector(first, "first argument")
+    return a, check_vector(second, "second argument", len(a))

@@ -1,0 +1,8 @@
+"""Bayesian models of both potential outcomes, and the propensity model."""
+
+from causalbald.models.base import CateEstimator
+from causalbald.models.gaussian_process import GaussianProcess
+from causalbald.models.propensity import PropensityModel
+from causalbald.models.registry import make_model, names, register
+
+__all__ = ["CateEstimator", "GaussianProcess", "PropensityModel", "make_model", "names", "register"]

@@ -1,0 +1,133 @@
+"""What every model of treatment effects can do, with EconML's names and scikit-learn's conventions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from causalbald._typing import Array, Treatment
+from causalbald._validation import (
+    check_alpha,
+    check_both_arms,
+    check_covariates,
+    check_treatment,
+    check_vector,
+)
+from causalbald.errors import InputError
+from causalbald.posterior import Posterior
+
+_CHUNK = 4096
+
+
+class Labelled(NamedTuple):
+    """Measured units: outcome y (n,), arm t (n,), covariates x (n, D)."""
+
+    y: Array
+    t: Treatment
+    x: Array
+
+
+class CateEstimator(BaseEstimator, ABC):
+    """Base of all models. A subclass implements ``_fit`` and ``_posterior`` on checked arrays."""
+
+    random_state: int
+
+    @abstractmethod
+    def _fit(self, data: Labelled, pool: Array, validation: Labelled | None) -> None: ...
+
+    @abstractmethod
+    def _posterior(self, x: Array) -> Posterior: ...
+
+    def fit(
+        self,
+        Y: ArrayLike,
+        T: ArrayLike,
+        *,
+        X: Any,
+        pool: Any = None,
+        validation: tuple[ArrayLike, ArrayLike, Any] | None = None,
+    ) -> Self:
+        """Learn both arms' expected outcomes from measured units.
+
+        Parameters
+        ----------
+        Y : (n,)
+            Measured outcomes, in their own unit.
+        T : (n,)
+            Arm of each measured unit, 0 or 1; both must occur.
+        X : (n, D) array or DataFrame
+            Covariates of the measured units.
+        pool : (N, D), optional
+            Covariates of everyone who might be measured: needs no outcomes, sharpens scaling and joint beliefs.
+        validation : (Y, T, X), optional
+            Labelled units for early stopping. They cost money too; models that can do without ignore them.
+        """
+        x = check_covariates(X)
+        data = Labelled(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
+        check_both_arms(data.t)
+        self.n_features_in_ = x.shape[1]
+        others = x if pool is None else check_covariates(pool, "pool", columns=x.shape[1])
+        self._fit(data, others, None if validation is None else self._check_validation(validation))
+        return self
+
+    def posterior(self, X: Any) -> Posterior:
+        """Return the joint belief about the expected outcomes of all units in ``X`` (N, D)."""
+        return self._posterior(self._check_new(X))
+
+    def effect(self, X: Any, *, T0: int = 0, T1: int = 1) -> Array:
+        """Return the expected effect per unit, (N,), of arm ``T1`` against arm ``T0``."""
+        sign = self._sign(T0, T1)
+        return sign * np.concatenate([p.effect_mean for p in self._chunks(X)])
+
+    def const_marginal_effect(self, X: Any) -> Array:
+        """Return the expected effect per unit, (N,): EconML's name for :meth:`effect` of a binary treatment."""
+        return self.effect(X)
+
+    def effect_interval(self, X: Any, *, T0: int = 0, T1: int = 1, alpha: float = 0.05) -> tuple[Array, Array]:
+        """Return lower and upper ends (N,) of pointwise credible intervals for the expected effects.
+
+        Each interval holds the unit's *expected* effect with posterior probability 1 - alpha, given the model;
+        outcome noise is not part of it, and the intervals do not hold jointly.
+        """
+        z, sign = ndtri(1 - check_alpha(alpha) / 2), self._sign(T0, T1)
+        parts = [(p.effect_mean, np.sqrt(p.effect_variance)) for p in self._chunks(X)]
+        mean, sd = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return sign * mean - z * sd, sign * mean + z * sd
+
+    def ate(self, X: Any, *, T0: int = 0, T1: int = 1) -> float:
+        """Return the expected average effect over the units in ``X``."""
+        return float(self.effect(X, T0=T0, T1=T1).mean())
+
+    def ate_interval(self, X: Any, *, T0: int = 0, T1: int = 1, alpha: float = 0.05) -> tuple[float, float]:
+        """Return a credible interval for the average effect over ``X``, from the joint belief about all units."""
+        z, sign = float(ndtri(1 - check_alpha(alpha) / 2)), self._sign(T0, T1)
+        mean, variance = self.posterior(X).average_effect()
+        return sign * mean - z * variance**0.5, sign * mean + z * variance**0.5
+
+    def _chunks(self, X: Any) -> Iterator[Posterior]:
+        x = self._check_new(X)
+        return (self._posterior(x[start : start + _CHUNK]) for start in range(0, len(x), _CHUNK))
+
+    def _check_new(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return check_covariates(X, columns=self.n_features_in_)
+
+    def _check_validation(self, validation: tuple[ArrayLike, ArrayLike, Any]) -> Labelled:
+        if len(validation) != 3:
+            raise InputError("validation must be a triple (Y, T, X).")
+        x = check_covariates(validation[2], "validation X", columns=self.n_features_in_)
+        y = check_vector(validation[0], "validation Y", len(x))
+        return Labelled(y, check_treatment(validation[1], len(x), "validation T"), x)
+
+    @staticmethod
+    def _sign(T0: int, T1: int) -> int:
+        if {T0, T1} - {0, 1}:
+            raise InputError(f"T0 and T1 must be arms 0 or 1, got {T0!r} and {T1!r}.")
+        return int(T1) - int(T0)

@@ -1,0 +1,6 @@
+"""For those who add to the package: a belief without a model, and conformance suites that raise AssertionError."""
+
+from causalbald.testing.conformance import check_acquisition, check_dataset, check_model
+from causalbald.testing.fake import FakePosterior
+
+__all__ = ["FakePosterior", "check_acquisition", "check_dataset", "check_model"]
