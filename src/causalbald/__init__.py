@@ -6,10 +6,7 @@ Submodules are imported when first used, so that ``import causalbald`` stays fas
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
-
-from causalbald.posterior import Posterior
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from causalbald import (
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
         selection,
         testing,
     )
+    from causalbald.posterior import Posterior
 
 __version__ = "0.1.0"
 
@@ -44,7 +42,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
+    if name == "Posterior":
+        return importlib.import_module("causalbald.posterior").Posterior
     if name in __all__:
         return importlib.import_module(f"causalbald.{name}")
     raise AttributeError(f"module 'causalbald' has no attribute {name!r}")

@@ -1,0 +1,28 @@
+"""An acquisition function of your own, in one file.
+
+Try it without installing anything::
+
+    causalbald --plugin examples/my_acquisition.py acquisitions
+    causalbald --plugin examples/my_acquisition.py trial --acquisition sign-bald --steps 5
+
+To ship it in a package, name this module in the package's pyproject.toml::
+
+    [project.entry-points."causalbald.acquisition"]
+    sign-bald = "my_package.my_acquisition"
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from causalbald import Posterior, acquisition
+from causalbald._typing import Array, Treatment
+
+
+@acquisition.register("sign-bald")
+def sign_bald(posterior: Posterior, treatment: Treatment) -> Array:
+    """Uncertain outcomes of units whose effect may have either sign."""
+    certainty = np.abs(posterior.effect_mean) / np.sqrt(posterior.effect_variance + 1e-12)
+    doubt: Array = log_ndtr(-certainty)
+    return acquisition.mu_bald(posterior, treatment) + doubt

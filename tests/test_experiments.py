@@ -1,0 +1,224 @@
+"""Trials: pairing, determinism, bookkeeping and both tracks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from causalbald import datasets, loop, models
+from causalbald._typing import Array
+from causalbald.errors import InputError
+from causalbald.experiments import TrialSpec, run_trial, run_trials, warm_start_positions
+from causalbald.models import GaussianProcess, PropensityModel
+from causalbald.models.base import Labelled
+from causalbald.posterior import Posterior
+from causalbald.testing import FakePosterior
+
+ERRORS = ["pehe", "ate_error", "coverage95"]
+COLUMNS = ["step", "labels", *ERRORS, "overlap_share", "treated_share", "seconds_fit", "seconds_score"]
+PLAN: dict[str, Any] = {"warm_start": 10, "batch_size": 5, "steps": 2}
+SPEC = TrialSpec("synthetic", "mu-rho-bald", **PLAN, seed=3, dataset_options={"pool": 300, "test": 50})
+
+
+def without_seconds(table: pd.DataFrame) -> pd.DataFrame:
+    return table.drop(columns=["seconds_fit", "seconds_score"])
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> datasets.Benchmark:
+    return datasets.load("synthetic", 3, pool=300, test=50)
+
+
+def test_one_row_per_fit_and_nothing_is_measured_twice(benchmark: datasets.Benchmark) -> None:
+    calls: list[tuple[int, int]] = []
+    table = run_trial(
+        benchmark, model="gp", acquisition="mu-rho-bald", **PLAN, seed=3, progress=lambda *c: calls.append(c)
+    )
+    assert list(table.columns) == COLUMNS
+    assert table["labels"].tolist() == [10, 15, 20]
+    assert calls == [(1, 3), (2, 3), (3, 3)]
+    acquired = table.attrs["acquired"]
+    assert [len(a) for a in acquired] == [10, 5, 5]
+    everyone = np.concatenate(acquired)
+    assert len(set(everyone.tolist())) == 20
+    assert benchmark.pool.propensity is not None
+    pi = benchmark.pool.propensity[everyone]
+    assert table["overlap_share"].iloc[-1] == pytest.approx(((pi >= 0.1) & (pi <= 0.9)).mean())
+    assert table["treated_share"].iloc[-1] == pytest.approx(benchmark.pool.t[everyone].mean())
+
+
+def test_errors_are_those_of_a_fit_by_hand(benchmark: datasets.Benchmark) -> None:
+    table = run_trial(benchmark, model="gp", acquisition="random", **PLAN, seed=3)
+    rows = np.concatenate(table.attrs["acquired"])
+    d, test = benchmark.pool.take(rows), benchmark.test
+    model = GaussianProcess(random_state=3).fit(d.y, d.t, X=d.x, pool=benchmark.pool.x)
+    error = model.effect(test.x) - test.effect
+    last = table.iloc[-1]
+    assert last["pehe"] == pytest.approx(np.sqrt(np.mean(error**2)))
+    assert last["ate_error"] == pytest.approx(abs(error.mean()))
+    sd = np.sqrt(model.posterior(test.x).effect_variance)
+    assert last["coverage95"] == pytest.approx(np.mean(np.abs(error) <= 1.959964 * sd))
+
+
+def test_one_seed_one_warm_start_for_every_method(benchmark: datasets.Benchmark) -> None:
+    tables = [run_trial(benchmark, model="gp", acquisition=a, **PLAN, seed=3) for a in ("random", "tau-bald")]
+    assert tables[0].attrs["acquired"][0] == tables[1].attrs["acquired"][0]
+    assert tables[0]["pehe"][0] == tables[1]["pehe"][0]
+    assert tables[0].attrs["acquired"][1] != tables[1].attrs["acquired"][1]
+
+
+def test_warm_start_always_has_both_arms() -> None:
+    rare = np.zeros(200, dtype=np.intp)
+    rare[7] = 1
+    for seed in range(20):
+        chosen = warm_start_positions(rare, 4, seed)
+        assert 7 in chosen
+        assert len(set(chosen.tolist())) == 4
+
+
+def test_same_tables_with_one_and_two_workers_and_again() -> None:
+    specs = [
+        replace(SPEC, acquisition=a, seed=s, batch=b)
+        for a, b in (("mu-rho-bald", "softmax"), ("mu-bald", "greedy"))
+        for s in (0, 1)
+    ]
+    done: list[tuple[int, int]] = []
+    one = run_trials(specs, workers=1)
+    two = run_trials(specs, workers=2, progress=lambda *c: done.append(c))
+    again = run_trials(specs, workers=2)
+    assert [d for d, _ in done] == [1, 2, 3, 4]
+    for spec, a, b, c in zip(specs, one, two, again, strict=True):
+        assert a["seed"][0] == spec.seed
+        pd.testing.assert_frame_equal(without_seconds(a), without_seconds(b), check_exact=True)
+        pd.testing.assert_frame_equal(without_seconds(b), without_seconds(c), check_exact=True)
+        assert a.attrs["acquired"] == b.attrs["acquired"] == c.attrs["acquired"]
+
+
+class Recorder(models.CateEstimator):
+    """A model that learns nothing and notes what it was shown."""
+
+    seen: list[Labelled | None] = []  # noqa: RUF012
+
+    def __init__(self, *, random_state: int = 0) -> None:
+        self.random_state = random_state
+
+    def _fit(self, data: Labelled, pool: Array, validation: Labelled | None) -> None:
+        self.fitted_ = True
+        Recorder.seen.append(validation)
+
+    def _posterior(self, x: Array) -> Posterior:
+        return FakePosterior(units=len(x))
+
+
+def test_validation_outcomes_are_free_on_track_paper_only(benchmark: datasets.Benchmark) -> None:
+    Recorder.seen.clear()
+    run_trial(benchmark, model=Recorder(), acquisition="random", **PLAN, seed=0)
+    assert Recorder.seen == [None] * 3
+    Recorder.seen.clear()
+    run_trial(benchmark, model=Recorder(), acquisition="random", **PLAN, seed=0, track="paper")
+    assert all(v is not None and len(v.y) == 1000 for v in Recorder.seen)
+
+
+def test_track_paper_leaves_the_propensity_term_untempered(
+    benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is divided by T = 0.25 must be T log(1 - pi_t), so that log(1 - pi_t) itself is the exponent."""
+    pi = PropensityModel(random_state=0).fit(benchmark.pool.x, benchmark.pool.t).cross_fitted_
+    log_other = np.log(np.where(benchmark.pool.t == 1, 1 - pi, pi))
+    seen: list[Array] = []
+    select = loop.select
+
+    def spy(scores: Array, *args: Any, **kwargs: Any) -> Any:
+        seen.append(scores)
+        return select(scores, *args, **kwargs)
+
+    monkeypatch.setattr(loop, "select", spy)
+    for track, factor in (("paid", 1.0), ("paper", 0.25)):
+        run_trial(
+            benchmark,
+            model=Recorder(),
+            acquisition="propensity",
+            warm_start=10,
+            batch_size=5,
+            steps=1,
+            seed=0,
+            track=track,  # type: ignore[arg-type]
+        )
+        open_units = np.isfinite(seen[-1])
+        assert open_units.sum() == 290
+        np.testing.assert_allclose(seen[-1][open_units], factor * log_other[open_units], atol=1e-9)
+
+
+def test_given_propensity_is_used_for_overlap_where_the_truth_is_unknown() -> None:
+    b = datasets.load("ihdp", 0)
+    table = run_trial(b, model=Recorder(), acquisition="random", **PLAN, seed=0, propensity=np.full(len(b.pool), 0.99))
+    assert (table["overlap_share"] == 0).all()
+    estimated = run_trial(b, model=Recorder(), acquisition="random", **PLAN, seed=0)
+    assert (estimated["overlap_share"] > 0.3).all()
+
+
+def test_scores_in_chunks_equal_scores_at_once(benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    d = benchmark.pool.take(np.arange(30))
+    model = GaussianProcess(max_iter=10).fit(d.y, d.t, X=d.x)
+    pi = np.full(300, 0.4)
+    args = (model, benchmark.pool.x, benchmark.pool.t, "mu-pi-bald")
+    whole = loop.score_pool(*args, propensity=pi)
+    monkeypatch.setattr(loop, "_CHUNK", 7)
+    np.testing.assert_allclose(loop.score_pool(*args, propensity=pi), whole, atol=1e-9)
+
+
+def test_targeted_functions_see_the_whole_pool(benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_CHUNK", 7)
+
+    def size(posterior: Posterior, treatment: Array, *, targets: Any) -> Array:
+        """Size."""
+        return np.full(len(posterior), float(len(targets.positions)))
+
+    d = benchmark.pool.take(np.arange(30))
+    model = GaussianProcess(max_iter=2).fit(d.y, d.t, X=d.x)
+    assert set(loop.score_pool(model, benchmark.pool.x, benchmark.pool.t, size)) == {300.0}
+
+
+def test_pending_units_are_never_chosen_again(benchmark: datasets.Benchmark) -> None:
+    d = benchmark.pool.take(np.arange(30))
+    model = GaussianProcess(max_iter=5).fit(d.y, d.t, X=d.x)
+    for batch in ("softmax", "greedy"):
+        chosen = loop.choose(
+            model,
+            benchmark.pool.x,
+            benchmark.pool.t,
+            "mu-bald",
+            5,
+            available=np.arange(30, 40),
+            pending=np.arange(30, 35),
+            batch=batch,  # type: ignore[arg-type]
+            rng=np.random.default_rng(0),
+        )
+        assert set(chosen.tolist()) == set(range(35, 40))
+
+
+def test_bad_plans_are_named(benchmark: datasets.Benchmark) -> None:
+    good: dict[str, Any] = {"model": "gp", "acquisition": "random", **PLAN, "seed": 0}
+    for change, message in (
+        ({"steps": 100}, r"10 \+ 100 x 5 = 510 labels asked for, but the pool has 300"),
+        ({"warm_start": 1}, "warm_start"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"track": "free"}, "track"),
+        ({"batch": "topk"}, "batch"),
+        ({"acquisition": "bald"}, "unknown acquisition"),
+        ({"model": "bart"}, "unknown model"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run_trial(benchmark, **{**good, **change})
+
+
+def test_choosing_beats_random_on_the_synthetic_data() -> None:
+    """A small version of what the demo shows: two paired seeds, the same labels, less error when choosing."""
+    specs = [TrialSpec("synthetic", a, 10, 15, 10, seed=s) for a in ("random", "mu-rho-bald") for s in (0, 1)]
+    errors = [t["pehe"].iloc[-1] for t in run_trials(specs, workers=1)]
+    assert np.mean(errors[2:]) < 0.6
+    assert np.mean(errors[2:]) < 0.7 * np.mean(errors[:2])

@@ -1,0 +1,57 @@
+"""Metrics, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from causalbald import metrics
+from causalbald.errors import InputError
+
+
+def test_errors_of_effects() -> None:
+    assert metrics.sqrt_pehe([1.0, 3.0], [0.0, 1.0]) == pytest.approx(np.sqrt((1 + 4) / 2))
+    assert metrics.ate_error([1.0, 3.0], [0.0, 5.0]) == pytest.approx(0.5)
+    assert metrics.interval_coverage([0, 0, 0], [1, 1, 1], [0.5, 1.0, 2.0]) == pytest.approx(2 / 3)
+    assert metrics.interval_width([0, 1], [1, 4]) == pytest.approx(2)
+    with pytest.raises(InputError, match="2 units"):
+        metrics.sqrt_pehe([1.0, 2.0], [1.0])
+
+
+def test_area_is_the_mean_height() -> None:
+    assert metrics.area_under_curve([10, 20, 40], [3, 3, 3]) == pytest.approx(3)
+    assert metrics.area_under_curve([0, 10, 30], [2, 0, 1]) == pytest.approx((10 * 1 + 20 * 0.5) / 30)
+    with pytest.raises(InputError, match="increase"):
+        metrics.area_under_curve([10, 10], [1, 1])
+
+
+def curves(*rows: list[float]) -> pd.DataFrame:
+    labels = [10, 20, 30, 40]
+    return pd.DataFrame(
+        [{"seed": s, "labels": n, "pehe": e} for s, row in enumerate(rows) for n, e in zip(labels, row, strict=True)]
+    )
+
+
+def test_labels_needed_is_the_crossing_that_lasts() -> None:
+    assert metrics.labels_to_reach(curves([4, 1, 3, 1]), 2).labels == pytest.approx(35)
+    assert metrics.labels_to_reach(curves([4, 1, 1, 1]), 2).labels == pytest.approx(10 + 10 * 2 / 3)
+    assert metrics.labels_to_reach(curves([2, 1, 1, 1]), 2).labels == 10
+    never = metrics.labels_to_reach(curves([4, 3, 1, 2.5]), 2)
+    assert never.censored
+    assert str(never) == "not reached [not reached, not reached]"
+
+
+def test_labels_needed_uses_the_mean_curve_and_bootstraps_seeds() -> None:
+    found = metrics.labels_to_reach(curves([4, 3, 2, 0], [4, 1, 0, 0], [4, 3, 2, 0], [4, 1, 0, 0]), 1.5)
+    assert found.labels == pytest.approx(25)
+    assert found.lower == pytest.approx(10 + 10 * 2.5 / 3)
+    assert found.upper == pytest.approx(32.5)
+    assert found == metrics.labels_to_reach(curves([4, 3, 2, 0], [4, 1, 0, 0], [4, 3, 2, 0], [4, 1, 0, 0]), 1.5)
+
+
+def test_labels_needed_checks_its_table() -> None:
+    with pytest.raises(InputError, match="'seed'"):
+        metrics.labels_to_reach(curves([4, 3, 2, 1]).drop(columns="seed"), 1)
+    with pytest.raises(InputError, match="different numbers of labels"):
+        metrics.labels_to_reach(curves([4, 3, 2, 1], [4, 3, 2, 1]).iloc[:-1], 1)

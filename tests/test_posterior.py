@@ -1,0 +1,232 @@
+"""The belief, against explicit joint covariance matrices, exact Bayesian updates and Monte Carlo."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from causalbald import Posterior
+from causalbald._typing import Array
+from causalbald.errors import InputError
+from causalbald.testing import FakePosterior
+
+
+def joint_covariance(p: Posterior) -> Array:
+    """The (N K, N K) matrix that the factor and the residual stand for, written out."""
+    units, arms, rank = p.factor.shape
+    flat = p.factor.reshape(units * arms, rank)
+    joint = flat @ flat.T
+    for i in range(units):
+        block = slice(i * arms, (i + 1) * arms)
+        joint[block, block] += p.residual[i]
+    return np.asarray(joint)
+
+
+def exact_update(joint: Array, row: int, noise: float) -> Array:
+    """Covariance after observing one coordinate with noise: the textbook formula."""
+    return joint - np.outer(joint[:, row], joint[:, row]) / (joint[row, row] + noise)
+
+
+def test_moments_are_those_of_the_joint_covariance() -> None:
+    p = FakePosterior(units=5)
+    joint = joint_covariance(p)
+    for i in range(5):
+        block = joint[2 * i : 2 * i + 2, 2 * i : 2 * i + 2]
+        np.testing.assert_allclose(p.covariance[i], block)
+        np.testing.assert_allclose(p.variance[i], np.diag(block))
+        contrast = np.array([-1.0, 1.0])
+        assert p.effect_variance[i] == pytest.approx(contrast @ block @ contrast)
+    np.testing.assert_allclose(p.effect_mean, p.mean[:, 1] - p.mean[:, 0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    position=st.integers(0, 4),
+    arm=st.integers(0, 1),
+    rank=st.integers(1, 7),
+    residual=st.booleans(),
+    noise=st.floats(1e-3, 10.0),
+)
+def test_condition_is_the_exact_bayesian_update(
+    seed: int, position: int, arm: int, rank: int, residual: bool, noise: float
+) -> None:
+    p = FakePosterior(units=5, rank=rank, residual=residual, noise=noise, seed=seed)
+    after = p.condition(position, arm)
+    expected = exact_update(joint_covariance(p), 2 * position + arm, noise)
+    np.testing.assert_allclose(joint_covariance(after), expected, atol=1e-10)
+    np.testing.assert_array_equal(after.mean, p.mean)
+
+
+def test_condition_twice_equals_a_joint_update() -> None:
+    p = FakePosterior(units=4, noise=0.3)
+    joint = joint_covariance(p)
+    rows = [1, 6]
+    gain = np.linalg.solve(joint[np.ix_(rows, rows)] + 0.3 * np.eye(2), joint[rows])
+    after = p.condition(0, 1).condition(3, 0)
+    np.testing.assert_allclose(joint_covariance(after), joint - joint[:, rows] @ gain, atol=1e-12)
+
+
+def test_condition_on_a_unit_that_only_its_residual_describes() -> None:
+    p = FakePosterior(units=3)
+    factor = p.factor.copy()
+    factor[1, 0] = 0.0
+    p = Posterior(p.mean, factor, p.residual, p.noise)
+    after = p.condition(1, 0)
+    np.testing.assert_allclose(joint_covariance(after), exact_update(joint_covariance(p), 2, 0.5), atol=1e-12)
+
+
+def test_noiseless_measurement_leaves_no_variance_and_no_nan() -> None:
+    p = FakePosterior(units=3, residual=False, noise=0.0)
+    assert p.condition(1, 0).variance[1, 0] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_condition_keeps_the_factor_in_single_precision() -> None:
+    p = FakePosterior(units=3)
+    single = Posterior(p.mean, p.factor.astype(np.float32), p.residual, p.noise)
+    after = single.condition(0, 0)
+    assert after.factor.dtype == np.float32
+    np.testing.assert_allclose(after.variance, p.condition(0, 0).variance, rtol=1e-5)
+
+
+def test_probit_condition_follows_the_expected_information() -> None:
+    p = FakePosterior(units=3, link="probit")
+    m = p.mean[1, 1]
+    phi = np.exp(-0.5 * m**2) / np.sqrt(2 * np.pi)
+    noise = ndtr(m) * (1 - ndtr(m)) / phi**2
+    expected = exact_update(joint_covariance(p), 3, noise)
+    np.testing.assert_allclose(joint_covariance(p.condition(1, 1)), expected, atol=1e-12)
+
+
+def test_probit_condition_on_a_near_certain_outcome_changes_next_to_nothing() -> None:
+    p = FakePosterior(units=3, link="probit")
+    far = Posterior(p.mean + 40, p.factor, p.residual, p.noise, "probit")
+    np.testing.assert_allclose(far.condition(0, 0).latent_covariance, far.latent_covariance, atol=1e-12)
+
+
+def test_draws_have_the_joint_moments() -> None:
+    p = FakePosterior(units=4)
+    draws = p.draws(200_000, np.random.default_rng(0)).reshape(200_000, -1)
+    np.testing.assert_allclose(draws.mean(axis=0), p.mean.ravel(), atol=0.02)
+    np.testing.assert_allclose(np.cov(draws.T), joint_covariance(p), atol=0.03)
+
+
+def test_probit_moments_agree_with_draws_of_probabilities() -> None:
+    p = FakePosterior(units=4, link="probit")
+    draws = p.draws(400_000, np.random.default_rng(1))
+    assert draws.min() >= 0
+    assert draws.max() <= 1
+    np.testing.assert_allclose(p.expected, draws.mean(axis=0), atol=2e-3)
+    np.testing.assert_allclose(p.variance, draws.var(axis=0), atol=2e-3)
+    effect = draws[:, :, 1] - draws[:, :, 0]
+    np.testing.assert_allclose(p.effect_mean, effect.mean(axis=0), atol=2e-3)
+    np.testing.assert_allclose(p.effect_variance, effect.var(axis=0), atol=2e-3)
+    np.testing.assert_allclose(p.outcome_noise, (draws * (1 - draws)).mean(axis=0), atol=1e-3)
+
+
+def test_from_draws_has_the_sample_moments(rng: np.random.Generator) -> None:
+    draws = rng.normal(size=(7, 5, 2)) * 3 + 1
+    p = Posterior.from_draws(draws, noise=[0.1, 0.2])
+    np.testing.assert_allclose(p.mean, draws.mean(axis=0))
+    np.testing.assert_allclose(joint_covariance(p), np.cov(draws.reshape(7, -1).T))
+    np.testing.assert_allclose(p.effect_variance, (draws[:, :, 1] - draws[:, :, 0]).var(axis=0, ddof=1))
+    assert p.n_draws == 7
+    assert p.residual_share == 0.0
+
+
+def test_mixture_has_the_moments_of_the_pooled_members() -> None:
+    members = [FakePosterior(units=3, rank=r, seed=r) for r in (2, 5, 3)]
+    mixed = Posterior.mixture(members)
+    means = np.stack([m.mean.ravel() for m in members])
+    within = np.mean([joint_covariance(m) for m in members], axis=0)
+    np.testing.assert_allclose(mixed.mean.ravel(), means.mean(axis=0))
+    np.testing.assert_allclose(joint_covariance(mixed), within + np.cov(means.T, ddof=0))
+
+
+@pytest.mark.parametrize("link", ["identity", "probit"])
+def test_average_effect_agrees_with_draws(link: str) -> None:
+    p = FakePosterior(units=6, link=link)  # type: ignore[arg-type]
+    weights = np.array([0.3, 0.1, 0.2, 0.0, 0.3, 0.1])
+    draws = p.draws(200_000, np.random.default_rng(2))
+    average = (draws[:, :, 1] - draws[:, :, 0]) @ weights
+    mean, variance = p.average_effect(weights)
+    assert mean == pytest.approx(average.mean(), abs=0.01)
+    # Exact for the identity; covariance between units is linearised for probit.
+    assert variance == pytest.approx(average.var(), rel=0.02 if link == "identity" else 0.1)
+
+
+def test_average_effect_by_default_weighs_units_equally() -> None:
+    p = FakePosterior(units=6)
+    assert p.average_effect() == pytest.approx(p.average_effect(np.full(6, 1 / 6)))
+
+
+def test_linearised_keeps_unit_moments_exact() -> None:
+    p = FakePosterior(units=4, link="probit")
+    flat = p.linearised()
+    assert flat.link == "identity"
+    np.testing.assert_allclose(flat.covariance, p.covariance, atol=1e-12)
+    np.testing.assert_allclose(flat.effect_mean, p.effect_mean)
+
+
+def test_take_keeps_order_and_covariances() -> None:
+    p = FakePosterior(units=6)
+    rows = [4, 1]
+    part = p.take(rows)
+    coordinates = [8, 9, 2, 3]
+    np.testing.assert_allclose(joint_covariance(part), joint_covariance(p)[np.ix_(coordinates, coordinates)])
+
+
+def test_residual_share_is_a_share_of_the_variance() -> None:
+    p = FakePosterior(units=6)
+    residual = np.trace(p.residual, axis1=1, axis2=2).sum()
+    assert p.residual_share == pytest.approx(residual / p.variance.sum())
+
+
+def test_is_immutable() -> None:
+    p = FakePosterior()
+    with pytest.raises(ValueError, match="read-only"):
+        p.mean[0, 0] = 1.0
+    with pytest.raises(AttributeError):
+        p.mean = p.mean + 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"factor": np.zeros((3, 2, 4))}, "disagree"),
+        ({"mean": np.zeros(4)}, "disagree"),
+        ({"residual": np.zeros((4, 3))}, "broadcast"),
+        ({"noise": np.array([0.1, np.nan])}, "NaN"),
+        ({"noise": np.array(-1.0)}, "negative"),
+        ({"link": "logit"}, "identity"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
+    good: dict[str, object] = {
+        "mean": np.zeros((4, 2)),
+        "factor": np.zeros((4, 2, 3)),
+        "residual": np.zeros(()),
+        "noise": np.ones(2),
+    }
+    with pytest.raises(InputError, match=message):
+        Posterior(**{**good, **change})  # type: ignore[arg-type]
+
+
+def test_other_bad_calls() -> None:
+    p = FakePosterior(units=3)
+    with pytest.raises(InputError, match="position"):
+        p.condition(3, 0)
+    with pytest.raises(InputError, match="arm"):
+        p.condition(0, 2)
+    with pytest.raises(InputError, match="at least 2 draws"):
+        Posterior.from_draws(np.zeros((1, 3, 2)), noise=1.0)
+    with pytest.raises(InputError, match="at least one"):
+        Posterior.mixture([])
+    with pytest.raises(InputError, match="same units"):
+        Posterior.mixture([p, FakePosterior(units=4)])
+    with pytest.raises(InputError, match="n must be"):
+        p.draws(0, np.random.default_rng(0))
+    assert "units=3" in repr(p)
