@@ -27,7 +27,7 @@ docs: install
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
 
 bench: install
-	$(BIN)/python benchmarks/models.py
+	$(BIN)/python benchmarks/gp.py
 
 slow: install
 	$(BIN)/python -m pytest -m slow

@@ -30,7 +30,7 @@ def make_data(n: int, dimension: int = 3, seed: int = 0) -> tuple[Array, Any, Ar
     return y, t, x
 
 
-class PeerKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
+class PeerKernel(gpytorch.kernels.Kernel):
     """Our two-part kernel from GPyTorch's own parts; the last input column is the arm."""
 
     def __init__(self, model: GaussianProcess) -> None:
@@ -54,7 +54,7 @@ class PeerKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         return total
 
 
-class PeerMean(gpytorch.means.Mean):  # type: ignore[misc]
+class PeerMean(gpytorch.means.Mean):
     def __init__(self, means: Tensor) -> None:
         super().__init__()
         self.means = means
@@ -63,7 +63,7 @@ class PeerMean(gpytorch.means.Mean):  # type: ignore[misc]
         return self.means[x[..., -1].long()]
 
 
-class Peer(gpytorch.models.ExactGP):  # type: ignore[misc]
+class Peer(gpytorch.models.ExactGP):
     def __init__(self, inputs: Tensor, y: Tensor, model: GaussianProcess) -> None:
         noise = model.hyperparameters_.noise[inputs[:, -1].long()]
         super().__init__(inputs, y, gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise))

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from causalbald import Posterior
 from causalbald._typing import Array
-from causalbald.errors import InputError
+from causalbald.errors import ApproximationWarning, InputError
 from causalbald.testing import FakePosterior
 
 
@@ -22,7 +22,8 @@ def joint_covariance(p: Posterior) -> Array:
     for i in range(units):
         block = slice(i * arms, (i + 1) * arms)
         joint[block, block] += p.residual[i]
-    return np.asarray(joint)
+    result: Array = joint
+    return result
 
 
 def exact_update(joint: Array, row: int, noise: float) -> Array:
@@ -71,10 +72,10 @@ def test_condition_twice_equals_a_joint_update() -> None:
 
 
 def test_condition_on_a_unit_that_only_its_residual_describes() -> None:
-    p = FakePosterior(units=3)
-    factor = p.factor.copy()
+    fake = FakePosterior(units=3)
+    factor = fake.factor.copy()
     factor[1, 0] = 0.0
-    p = Posterior(p.mean, factor, p.residual, p.noise)
+    p = Posterior(fake.mean, factor, fake.residual, fake.noise)
     after = p.condition(1, 0)
     np.testing.assert_allclose(joint_covariance(after), exact_update(joint_covariance(p), 2, 0.5), atol=1e-12)
 
@@ -183,6 +184,13 @@ def test_residual_share_is_a_share_of_the_variance() -> None:
     p = FakePosterior(units=6)
     residual = np.trace(p.residual, axis1=1, axis2=2).sum()
     assert p.residual_share == pytest.approx(residual / p.variance.sum())
+
+
+def test_warns_when_most_variance_is_local() -> None:
+    p = FakePosterior(units=6)
+    local = Posterior(p.mean, 0.01 * p.factor, p.residual, p.noise)
+    with pytest.warns(ApproximationWarning, match="more `sites`"):
+        local.average_effect()
 
 
 def test_is_immutable() -> None:

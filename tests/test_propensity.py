@@ -17,6 +17,7 @@ def test_recovers_a_logistic_propensity_and_is_calibrated() -> None:
     assert model.kind_ == "logistic"
     assert np.abs(model.cross_fitted_ - pool.propensity).mean() < 0.02
     new = datasets.load("synthetic", 9, pool=2000).pool
+    assert new.propensity is not None
     assert np.abs(model.predict(new.x) - new.propensity).mean() < 0.02
     for low in (0.1, 0.4, 0.7):
         group = (model.cross_fitted_ > low) & (model.cross_fitted_ < low + 0.2)

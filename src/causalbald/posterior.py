@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +15,10 @@ from scipy.special import log_ndtr, ndtr
 from causalbald._gaussian import bivariate_cdf
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_int, check_positions, check_vector
-from causalbald.errors import InputError
+from causalbald.errors import ApproximationWarning, InputError
 
 Link = Literal["identity", "probit"]
+LARGE_RESIDUAL_SHARE = 0.5
 _CHUNK = 8192
 
 
@@ -183,6 +185,16 @@ class Posterior:
         total = _diagonal(self.latent_covariance).sum()
         return float(_diagonal(self.residual).sum() / total) if total > 0 else 0.0
 
+    def warn_if_mostly_local(self) -> None:
+        """Warn if so much variance is treated as independent across units that averages and batches suffer."""
+        if self.residual_share > LARGE_RESIDUAL_SHARE:
+            warnings.warn(
+                f"{self.residual_share:.0%} of the variance is treated as independent across units: intervals of "
+                "averages are too narrow and batches less diverse. Give the model more `sites`.",
+                ApproximationWarning,
+                stacklevel=3,
+            )
+
     def draws(self, n: int, rng: np.random.Generator) -> Array:
         """Return ``n`` joint draws of the expected outcomes of all units, (n, N, K)."""
         units, arms, rank = self.factor.shape
@@ -235,6 +247,7 @@ class Posterior:
 
     def average_effect(self, weights: ArrayLike | None = None) -> tuple[float, float]:
         """Return mean and variance of the (weighted) average effect over the units, from the joint belief."""
+        self.warn_if_mostly_local()
         w = np.full(len(self), 1 / len(self)) if weights is None else check_vector(weights, "weights", len(self))
         belief = self.linearised()
         shared = w @ (belief.factor[:, 1] - belief.factor[:, 0])

@@ -93,6 +93,7 @@ def select_greedy(
             f"greedy batches need covariances between units, and {posterior.n_draws} draws or members cannot give "
             f"them (at least {MIN_DRAWS_FOR_GREEDY}): use batch='softmax', or a Gaussian-process model."
         )
+    posterior.warn_if_mostly_local()
     for position in waiting:
         posterior = posterior.condition(int(position), int(arm[position]))
     chosen: list[int] = []

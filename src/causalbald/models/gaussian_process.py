@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,109 +11,23 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from causalbald._random import generator
-from causalbald._typing import Array
+from causalbald._typing import Array, Positions, Treatment
 from causalbald.models.base import CateEstimator, Labelled
+from causalbald.models.effect_kernel import ARMS, Hyperparameters, Prior
 from causalbald.models.evidence import collapsed_bound, log_evidence
 from causalbald.models.registry import register
 from causalbald.models.sites import SiteBelief, independent_sites
 from causalbald.posterior import Posterior
 
-ARMS = 2
 _SCOUT_ITERATIONS = 20
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """Everything that is learned from the labels, on standardised scales.
-
-    mu(x, 0) = means[0] + weights[0, 0] s(x), and mu(x, 1) = means[1] + weights[0, 1] s(x) + weights[1, 1] e(x): s is
-    shared between arms, e is for the effect. Both are processes of unit variance with a squared-exponential
-    kernel and a lengthscale per covariate.
-    """
-
-    log_lengthscales: Tensor  # (2, D)
-    weights: Tensor  # (2, K)
-    means: Tensor  # (K,)
-    log_noise: Tensor  # (K,)
-
-    @property
-    def noise(self) -> Tensor:
-        """Noise variance per arm, (K,)."""
-        return self.log_noise.exp()
-
-    @property
-    def between_arms(self) -> Tensor:
-        """Prior covariance of one unit's two outcomes, (K, K)."""
-        return self.weights.T @ self.weights
-
-    def parts(self, x: Tensor, z: Tensor) -> Tensor:
-        """Return both parts' unit-variance kernels between x (n, D) and z (m, D): (2, n, m)."""
-        scale = self.log_lengthscales.neg().exp()[:, None, :]
-        a, b = x * scale, z * scale
-        distance = a.square().sum(-1)[:, :, None] + b.square().sum(-1)[:, None, :] - 2 * a @ b.transpose(1, 2)
-        return torch.exp(-0.5 * distance.clamp_min(0.0))
-
-    def kernel(self, x: Tensor, arm_x: Tensor, z: Tensor, arm_z: Tensor) -> Tensor:
-        """Return the kernel between units with arms: (n, m)."""
-        left, right = self.weights[:, arm_x], self.weights[:, arm_z]
-        return (self.parts(x, z) * left[:, :, None] * right[:, None, :]).sum(0)
-
-
-@dataclass(frozen=True)
-class Prior:
-    """Weakly informative Gaussian priors on the free parameters, for standardised data.
-
-    The free parameters are 2 D log lengthscales, whose centre grows with the square root of the dimension; the log
-    weight of the shared part in arm 0, its weight in arm 1 (any sign), the log weight of the effect part; the
-    means; the log noises. Weights on a log scale keep a part from vanishing, which would make the arms'
-    outcomes look like copies of each other and the belief about effects far too certain.
-    """
-
-    dimension: int
-
-    @property
-    def centre(self) -> Array:
-        """Prior mean of the free parameters."""
-        lengthscale = math.log(math.sqrt(self.dimension)) + 0.7
-        return np.array([lengthscale] * (2 * self.dimension) + [0.0, 1.0, math.log(0.5), 0.0, 0.0, -2.0, -2.0])
-
-    @property
-    def spread(self) -> Array:
-        """Prior standard deviation of the free parameters."""
-        return np.array([1.0] * (2 * self.dimension) + [0.7, 0.7, 0.7, 1.0, 1.0, 2.0, 2.0])
-
-    @property
-    def starts(self) -> list[Array]:
-        """Where to start the search: the centre, and a rougher, less noisy surface with a larger effect part.
-
-        With few labels the evidence often has a mode where noise explains everything; one start finds only that.
-        """
-        rough = self.centre
-        rough[: 2 * self.dimension] -= 1.0
-        rough[-5] += 0.5
-        rough[-2:] -= 1.5
-        return [self.centre, rough]
-
-    @property
-    def bounds(self) -> list[tuple[float, float]]:
-        """Limits that keep the algebra well conditioned, far out in the prior's tails."""
-        return [(-5.0, 10.0)] * (2 * self.dimension) + [(-5.0, 5.0)] * 5 + [(math.log(1e-6), math.log(10.0))] * ARMS
-
-    @staticmethod
-    def unpack(free: Tensor) -> Hyperparameters:
-        """Return the hyper-parameters that a vector of free parameters stands for."""
-        log_control, treated, log_effect = free[-7:-4]
-        shared = torch.stack([log_control.exp(), treated])
-        effect = torch.stack([torch.zeros_like(treated), log_effect.exp()])
-        return Hyperparameters(free[:-7].reshape(2, -1), torch.stack([shared, effect]), free[-4:-2], free[-2:])
 
 
 @register("gp")
 class GaussianProcess(CateEstimator):
     """Gaussian process with a part shared between arms and a part for the effect, one lengthscale per covariate.
 
-    Hyper-parameters maximise the exact evidence times weak priors (L-BFGS), beyond ``max_exact`` labels the
-    collapsed bound. Needs no validation data. Exact beliefs per unit; beliefs about averages and
+    Hyper-parameters maximise the exact evidence times weak priors (L-BFGS from two starts), beyond ``max_exact``
+    labels the collapsed bound. Needs no validation data. Exact beliefs per unit; beliefs about averages and
     batches use the labelled points and ``sites`` units of the pool.
 
     Parameters
@@ -124,12 +37,14 @@ class GaussianProcess(CateEstimator):
     max_exact : int
         Labels up to which the evidence and beliefs per unit are exact.
     inducing : int
-        Labelled points that stand for all of them beyond ``max_exact``.
+        Labels on which the search for hyper-parameters starts, and which stand for all beyond ``max_exact``.
     max_iter : int
         Limit on L-BFGS iterations from the better of two starts.
     random_state : int
         Chooses sites and inducing points.
     """
+
+    prior_class: ClassVar[type[Prior]] = Prior
 
     def __init__(
         self,
@@ -152,30 +67,28 @@ class GaussianProcess(CateEstimator):
         x, arm = self._standardise(data.x), torch.as_tensor(data.t)
         y = torch.as_tensor((data.y - self.y_mean_) / self.y_scale_)
         rng = generator(self.random_state, "sites")
-        core = torch.arange(len(y))
-        if len(y) > self.max_exact:
-            core = torch.as_tensor(np.sort(rng.choice(len(y), size=min(self.inducing, len(y)), replace=False)))
-        self.hyperparameters_ = self._optimise(x, arm, y, core)
+        subset = torch.as_tensor(_balanced_subset(data.t, self.inducing, rng))
+        self.hyperparameters_ = self._optimise(x, arm, y, subset)
         chosen = rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False)
+        core = torch.arange(len(y)) if len(y) <= self.max_exact else subset
         self._believe(x, arm, y, core, self._standardise(pool[np.sort(chosen)]))
 
-    def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, core: Tensor) -> Hyperparameters:
-        prior = Prior(x.shape[1])
-        centre, spread = torch.as_tensor(prior.centre), torch.as_tensor(prior.spread)
+    def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
+        """Find the hyper-parameters on a subset of the labels, then refine them on all."""
+        prior = self.prior_class(x.shape[1])
 
-        def loss(values: Array) -> tuple[float, Array]:
-            free = torch.tensor(values, requires_grad=True)
-            deviation = (free - centre) / spread
-            value = 0.5 * deviation @ deviation - _log_likelihood(prior.unpack(free), x, arm, y, core)
-            (gradient,) = torch.autograd.grad(value, free)
-            return value.item(), gradient.numpy()
+        def on_subset(h: Hyperparameters) -> Tensor:
+            return _log_evidence(h, x[subset], arm[subset], y[subset])
 
-        def search(start: Array, iterations: int) -> Any:
-            options = {"maxiter": iterations, "ftol": 1e-6}
-            return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=prior.bounds, options=options)
+        def on_all(h: Hyperparameters) -> Tensor:
+            if len(y) <= self.max_exact:
+                return _log_evidence(h, x, arm, y)
+            return _collapsed_bound(h, x, arm, y, subset)
 
-        first = min((search(start, _SCOUT_ITERATIONS) for start in prior.starts), key=lambda found: found.fun)
-        found = search(first.x, self.max_iter)
+        scouts = [_search(prior, on_subset, start, _SCOUT_ITERATIONS) for start in prior.starts]
+        found = _search(prior, on_subset, min(scouts, key=lambda scout: scout.fun).x, self.max_iter)
+        if len(subset) < len(y):
+            found = _search(prior, on_all, found.x, self.max_iter)
         self.n_iter_ = int(found.nit)
         return prior.unpack(torch.as_tensor(found.x))
 
@@ -214,15 +127,41 @@ class GaussianProcess(CateEstimator):
         return torch.as_tensor((x - self.x_mean_) / self.x_scale_)
 
 
-def _log_likelihood(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, core: Tensor) -> Tensor:
-    noise, centred = h.noise[arm], y - h.means[arm]
-    if len(core) == len(y):
-        return log_evidence(h.kernel(x, arm, x, arm) + torch.diag(noise), centred)
-    u, u_arm = x[core], arm[core]
+def _search(prior: Prior, log_likelihood: Callable[[Hyperparameters], Tensor], start: Array, iterations: int) -> Any:
+    """Maximise likelihood times prior over the free parameters by L-BFGS."""
+    centre, spread = torch.as_tensor(prior.centre), torch.as_tensor(prior.spread)
+
+    def loss(values: Array) -> tuple[float, Array]:
+        free = torch.tensor(values, requires_grad=True)
+        deviation = (free - centre) / spread
+        value = 0.5 * deviation @ deviation - log_likelihood(prior.unpack(free))
+        (gradient,) = torch.autograd.grad(value, free)
+        return value.item(), gradient.numpy()
+
+    options = {"maxiter": iterations, "ftol": 1e-5}
+    return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=prior.bounds, options=options)
+
+
+def _log_evidence(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor) -> Tensor:
+    return log_evidence(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm]), y - h.means[arm])
+
+
+def _collapsed_bound(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, inducing: Tensor) -> Tensor:
+    u, u_arm = x[inducing], arm[inducing]
     k_uu = h.kernel(u, u_arm, u, u_arm)
     jitter = 1e-6 * torch.diag(k_uu.detach().diagonal())
-    diagonal = h.between_arms.diagonal()[arm]
-    return collapsed_bound(k_uu + jitter, h.kernel(u, u_arm, x, arm), diagonal, noise, centred)
+    prior_variance = h.between_arms.diagonal()[arm]
+    return collapsed_bound(k_uu + jitter, h.kernel(u, u_arm, x, arm), prior_variance, h.noise[arm], y - h.means[arm])
+
+
+def _balanced_subset(treatment: Treatment, size: int, rng: np.random.Generator) -> Positions:
+    """Return sorted positions of at most ``size`` labels, as even between arms as they allow."""
+    order = rng.permutation(len(treatment))
+    rank_in_arm = np.empty(len(order), dtype=np.intp)
+    for arm in range(ARMS):
+        members = order[treatment[order] == arm]
+        rank_in_arm[members] = np.arange(len(members))
+    return np.sort(order[np.argsort(rank_in_arm[order], kind="stable")][:size])
 
 
 def _scale(x: Array) -> Array:

@@ -1,0 +1,108 @@
+"""Four ways to tie two arms together in one kernel, compared on paired seeds. Writes results/gp/kernels.csv.
+
+    python benchmarks/kernels.py
+
+Seeds 1000 and up: no other table uses them, so that nothing is tuned on what is reported elsewhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from joblib import Parallel, delayed
+from torch import Tensor
+
+from causalbald import datasets, metrics
+from causalbald.experiments import run_trial
+from causalbald.models import GaussianProcess
+from causalbald.models.effect_kernel import Hyperparameters, Prior
+
+SEEDS = range(1000, 1010)
+RESULT = Path(__file__).parent.parent / "results" / "gp" / "kernels.csv"
+
+
+def with_weights(free: Tensor, rows: list[list[Tensor]]) -> Hyperparameters:
+    weights = torch.stack([torch.stack(row) for row in rows])
+    return Hyperparameters(free[:-7].reshape(2, -1), weights, free[-4:-2], free[-2:])
+
+
+class Symmetric(Prior):
+    """mu = s ± e / 2: equal shared weight, effect part split between the arms."""
+
+    @staticmethod
+    def unpack(free: Tensor) -> Hyperparameters:
+        shared, half = free[-7].exp(), free[-5].exp() / 2
+        return with_weights(free, [[shared, shared], [-half, half]])
+
+
+class Independent(Prior):
+    """mu_0 and mu_1 share nothing."""
+
+    @staticmethod
+    def unpack(free: Tensor) -> Hyperparameters:
+        none = torch.zeros_like(free[0])
+        return with_weights(free, [[free[-7].exp(), none], [none, free[-5].exp()]])
+
+
+class Free(Prior):
+    """Both parts in both arms, weights of any sign on a linear scale: a part can vanish."""
+
+    @property
+    def centre(self) -> np.ndarray:
+        values = super().centre
+        values[-7:-4] = [1.0, 1.0, 0.5]
+        return values
+
+    @staticmethod
+    def unpack(free: Tensor) -> Hyperparameters:
+        return with_weights(free, [[free[-7], free[-6]], [-free[-5], free[-5]]])
+
+
+KERNELS = {"shared + effect (ours)": Prior, "symmetric": Symmetric, "independent": Independent, "free weights": Free}
+
+
+def model(kernel: str, seed: int) -> GaussianProcess:
+    return type("Variant", (GaussianProcess,), {"prior_class": KERNELS[kernel]})(random_state=seed)  # type: ignore[no-any-return]
+
+
+def one(kernel: str, seed: int) -> list[dict[str, object]]:
+    torch.set_num_threads(1)
+    rows: list[dict[str, object]] = []
+    ihdp = datasets.load("ihdp", seed)
+    for labels in (100, 200):
+        data = ihdp.pool.take(np.random.default_rng(seed).permutation(len(ihdp.pool))[:labels])
+        fitted = model(kernel, seed).fit(data.y, data.t, X=data.x, pool=ihdp.pool.x)
+        low, high = fitted.effect_interval(ihdp.test.x)
+        error = metrics.sqrt_pehe((low + high) / 2, ihdp.test.effect)
+        coverage = metrics.interval_coverage(low, high, ihdp.test.effect)
+        rows.append({"study": f"ihdp, random, {labels} labels", "pehe": error, "coverage95": coverage})
+    for acquisition in ("random", "mu-rho-bald"):
+        table = run_trial(
+            datasets.load("synthetic", seed),
+            model=model(kernel, seed),
+            acquisition=acquisition,
+            warm_start=10,
+            batch_size=10,
+            steps=15,
+            seed=seed,
+        )
+        last = table.iloc[-1]
+        study = f"synthetic, {acquisition}, 160 labels"
+        rows.append({"study": study, "pehe": last["pehe"], "coverage95": last["coverage95"]})
+    return [{"kernel": kernel, "seed": seed, **row} for row in rows]
+
+
+def main() -> None:
+    jobs = (delayed(one)(kernel, seed) for kernel in KERNELS for seed in SEEDS)
+    table = pd.DataFrame([row for rows in Parallel(n_jobs=2)(jobs) for row in rows])
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    table.round(4).to_csv(RESULT, index=False)
+    summary = table.groupby(["study", "kernel"], sort=False)[["pehe", "coverage95"]].agg(["mean", "median"])
+    print(summary.round(2).to_string())
+
+
+if __name__ == "__main__":
+    main()
