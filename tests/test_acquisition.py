@@ -212,18 +212,3 @@ def test_broken_plugins_warn_and_missing_files_are_named(monkeypatch: pytest.Mon
     monkeypatch.setenv(PLUGINS_VARIABLE, os.pathsep.join(["/does/not/exist.py"]))
     with pytest.raises(InputError, match="does not exist"):
         registry.names()
-
-
-def test_installed_packages_can_register_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from causalbald._registry import Registry
-
-    registry: Registry[object] = Registry("thing", "things")
-
-    class FakeEntry:
-        name, value = "mine", "package:thing"
-
-        def load(self) -> None:
-            registry.add("mine", self)
-
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [FakeEntry()])
-    assert registry.names() == ["mine"]

@@ -58,7 +58,7 @@ def test_lists() -> None:
     assert names >= {"mu-rho-bald", "type-s"}
     assert {row["name"] for row in json.loads(run("datasets", "--json"))} >= {"ihdp", "synthetic"}
     assert [row["name"] for row in json.loads(run("models", "--json"))] == ["gp"]
-    assert run("models").splitlines()[0] == "name\twhat"
+    assert run("models").splitlines()[0] == "name,what"
     assert run("--version").startswith("causalbald ")
 
 
@@ -68,7 +68,7 @@ def test_trial_prints_a_table_or_json_and_writes_csv(tmp_path: Path) -> None:
     assert [row["labels"] for row in rows] == [10, 15]
     assert [len(row["acquired"]) for row in rows] == [10, 5]
     assert pd.read_csv(target)["pehe"].tolist() == pytest.approx([row["pehe"] for row in rows])
-    assert run("trial", *SHORT).splitlines()[0].split("\t")[:3] == ["step", "labels", "pehe"]
+    assert run("trial", *SHORT).splitlines()[0].split(",")[:3] == ["step", "labels", "pehe"]
 
 
 def test_mistakes_are_one_line_with_the_remedy(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
@@ -109,6 +109,17 @@ def test_one_file_adds_an_acquisition_function_everywhere() -> None:
     )
     assert checked.returncode == 0
     assert "sign-bald" not in acquisition.names()
+
+
+def test_an_installed_package_adds_an_acquisition_function(tmp_path: Path) -> None:
+    """A distribution as pip lays it out: a module, and metadata with an entry point."""
+    (tmp_path / "theirs.py").write_text((EXAMPLES / "my_acquisition.py").read_text())
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[causalbald.acquisition]\nsign-bald = theirs\n")
+    listed = shell("acquisitions", "--json", PYTHONPATH=str(tmp_path))
+    assert "sign-bald" in {row["name"] for row in json.loads(listed.stdout)}
 
 
 def test_one_file_adds_a_data_set() -> None:

@@ -186,6 +186,8 @@ def test_bad_input_is_named() -> None:
         model.effect(x, T1=2)
     with pytest.raises(InputError, match="triple"):
         model.fit(y, t, X=x, validation=(y, t))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="sites must be"):
+        GaussianProcess(sites=0).fit(y, t, X=x)
     with pytest.raises(ValueError, match="not fitted"):
         GaussianProcess().effect(x)
 

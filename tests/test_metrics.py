@@ -53,5 +53,7 @@ def test_labels_needed_uses_the_mean_curve_and_bootstraps_seeds() -> None:
 def test_labels_needed_checks_its_table() -> None:
     with pytest.raises(InputError, match="'seed'"):
         metrics.labels_to_reach(curves([4, 3, 2, 1]).drop(columns="seed"), 1)
+    with pytest.raises(InputError, match="target"):
+        metrics.labels_to_reach(curves([4, 3, 2, 1]), float("nan"))
     with pytest.raises(InputError, match="different numbers of labels"):
         metrics.labels_to_reach(curves([4, 3, 2, 1], [4, 3, 2, 1]).iloc[:-1], 1)

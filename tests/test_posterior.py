@@ -18,17 +18,17 @@ def joint_covariance(p: Posterior) -> Array:
     """The (N K, N K) matrix that the factor and the residual stand for, written out."""
     units, arms, rank = p.factor.shape
     flat = p.factor.reshape(units * arms, rank)
-    joint = flat @ flat.T
+    joint: Array = flat @ flat.T
     for i in range(units):
         block = slice(i * arms, (i + 1) * arms)
         joint[block, block] += p.residual[i]
-    result: Array = joint
-    return result
+    return joint
 
 
 def exact_update(joint: Array, row: int, noise: float) -> Array:
     """Covariance after observing one coordinate with noise: the textbook formula."""
-    return joint - np.outer(joint[:, row], joint[:, row]) / (joint[row, row] + noise)
+    after: Array = joint - np.outer(joint[:, row], joint[:, row]) / (joint[row, row] + noise)
+    return after
 
 
 def test_moments_are_those_of_the_joint_covariance() -> None:

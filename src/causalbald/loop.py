@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
 from causalbald._typing import Array, Positions
-from causalbald._validation import check_covariates, check_positions, check_treatment
+from causalbald._validation import check_covariates, check_positions, check_probability, check_treatment
 from causalbald.errors import InputError
 from causalbald.models.base import CateEstimator
 from causalbald.selection import select, select_greedy
@@ -32,7 +32,7 @@ def score_pool(
     function = acq.get(acquisition)
     x = check_covariates(X)
     arm = check_treatment(treatment, len(x))
-    pi = None if propensity is None else np.asarray(propensity)
+    pi = None if propensity is None else check_probability(propensity, len(x))
     if not function.pointwise:
         return function(model.posterior(x), arm, propensity=pi, targets=targets, rng=rng)
     scores = []
@@ -88,7 +88,8 @@ def choose(
     function = acq.get(acquisition)
     x = check_covariates(X)
     arm = check_treatment(treatment, len(x))
-    open_units = np.setdiff1d(check_positions(available, len(x), "available"), np.asarray(pending, dtype=np.intp))
+    waiting = check_positions(pending, len(x), "pending")
+    open_units = np.setdiff1d(check_positions(available, len(x), "available"), waiting)
     closed = np.ones(len(x), dtype=bool)
     closed[open_units] = False
     if batch == "softmax":
@@ -102,7 +103,7 @@ def choose(
         arm,
         function,
         size,
-        pending=check_positions(pending, len(x), "pending"),
+        pending=waiting,
         excluded=np.flatnonzero(closed),
         propensity=propensity,
         targets=targets,

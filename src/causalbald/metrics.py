@@ -93,6 +93,8 @@ def labels_to_reach(
     alpha, bootstrap, seed
         Level, size and seed of the bootstrap over trials.
     """
+    if not np.isfinite(target):
+        raise InputError(f"target must be a finite error, got {target!r}.")
     missing = [c for c in ("seed", "labels", error) if c not in table]
     if missing:
         raise InputError(f"table has no column {missing[0]!r}: pass trials of run_trial with a seed column.")

@@ -60,8 +60,7 @@ def demo(
     """Simulate two studies, random against chosen measurements, and write a page that shows why choosing pays."""
     from causalbald.report import demo_page, run_demo
 
-    if not output.parent.is_dir():
-        raise CausalBaldError(f"folder {str(output.parent)!r} does not exist: create it or choose another --output.")
+    _check_folder(output)
     with progress_bar("simulating studies") as progress:
         result = run_demo(seeds=seeds, steps=steps, workers=workers, progress=progress)
     output.write_text(demo_page(result, f"causalbald demo --seeds {seeds}"), encoding="utf-8")
@@ -130,6 +129,7 @@ def trial(
     from causalbald.datasets import load
     from causalbald.experiments import run_trial
 
+    _check_folder(output)
     with progress_bar("fitting") as progress:
         table = run_trial(
             load(dataset, seed),
@@ -150,6 +150,12 @@ def trial(
     if as_json:
         rows = [{**row, "acquired": acquired} for row, acquired in zip(rows, table.attrs["acquired"], strict=True)]
     print_records(rows, as_json=as_json, title=f"{dataset}, {model}, {acquisition}, seed {seed}")
+
+
+def _check_folder(output: Path | None) -> None:
+    """Fail before the work, not after it."""
+    if output is not None and not output.parent.is_dir():
+        raise CausalBaldError(f"folder {str(output.parent)!r} does not exist: create it or choose another --output.")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +17,15 @@ stderr = Console(stderr=True)
 
 
 def print_records(records: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:
-    """Print rows as JSON, as a table on a terminal, and as tab-separated values when piped."""
+    """Print rows as JSON, as a table on a terminal, and as CSV when piped."""
     if as_json:
         sys.stdout.write(json.dumps([dict(r) for r in records], indent=2, default=str) + "\n")
         return
     columns = list(records[0]) if records else []
     if not sys.stdout.isatty():
-        lines = ["\t".join(columns), *("\t".join(_cell(r[c]) for c in columns) for r in records)]
-        sys.stdout.write("\n".join(lines) + "\n")
+        writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
         return
     table = Table(title=title, title_justify="left")
     for column in columns:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from causalbald import datasets
+from causalbald._validation import check_int
 from causalbald.experiments.trial import Track, run_trial
 from causalbald.loop import Batch
 from causalbald.models import make_model
@@ -63,6 +64,7 @@ def run_trials(
     from joblib import Parallel, delayed
 
     plan = list(specs)
+    check_int(workers, "workers", low=1)
     tables: list[pd.DataFrame | None] = [None] * len(plan)
     jobs = (delayed(_run_numbered)(k, spec) for k, spec in enumerate(plan))
     results = Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)

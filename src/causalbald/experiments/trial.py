@@ -14,7 +14,7 @@ from causalbald import acquisition as acq
 from causalbald import loop, metrics
 from causalbald._random import generator
 from causalbald._typing import Array, Positions, Treatment
-from causalbald._validation import check_int
+from causalbald._validation import check_int, check_probability
 from causalbald.datasets import Benchmark
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, make_model
@@ -74,13 +74,13 @@ def run_trial(
     function = acq.get(acquisition)
     _check_plan(len(pool), warm_start, batch_size, steps, track)
     template = make_model(model, random_state=seed) if isinstance(model, str) else model
-    estimated = propensity
+    estimated = None if propensity is None else check_probability(propensity, len(pool))
     if estimated is None and (pool.propensity is None or "propensity" in function.needs):
         estimated = PropensityModel(random_state=seed).fit(pool.x, pool.t).cross_fitted_
     overlap = pool.propensity if pool.propensity is not None else estimated
     t = function.temperature if temperature is None else temperature
     weight = estimated
-    if track == "paper" and estimated is not None:
+    if track == "paper" and batch == "softmax" and t > 0 and estimated is not None:
         weight = _untempered(estimated, pool.t, t)
     validation = benchmark.validation if track == "paper" else None
     acquired = [warm_start_positions(pool.t, warm_start, seed)]

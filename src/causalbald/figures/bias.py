@@ -42,7 +42,7 @@ def bias(pool: Split, columns: Sequence[Acquired]) -> Figure:
         raise InputError("this figure needs a pool with exactly one covariate, and at least one method.")
     x = pool.x[:, 0]
     grid = np.linspace(np.quantile(x, 0.001), np.quantile(x, 0.999), 200)
-    bins = np.linspace(grid[0], grid[-1], 41)
+    bins = np.linspace(grid[0], grid[-1], 26)
     order = np.argsort(x)
     truth = np.interp(grid, x[order], pool.effect[order])
     with house_style():
@@ -56,7 +56,9 @@ def bias(pool: Split, columns: Sequence[Acquired]) -> Figure:
             _effect(bottom, grid, truth, column)
             top.set_title(column.name)
             bottom.set_xlabel("covariate x")
-        for axes, name in zip(panels[:, 0], ("pool", f"{len(positions)} measured", "effect"), strict=True):
+        for axes, name in zip(
+            panels[:, 0], ("share of pool", f"share of {len(positions)} measured", "effect"), strict=True
+        ):
             axes.set_ylabel(name)
         panels[0, 0].legend(loc="upper left")
         panels[2, 0].legend(loc="upper left")

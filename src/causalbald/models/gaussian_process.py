@@ -12,6 +12,7 @@ from torch import Tensor
 
 from causalbald._random import generator
 from causalbald._typing import Array, Positions, Treatment
+from causalbald._validation import check_int
 from causalbald.models.base import CateEstimator, Labelled
 from causalbald.models.effect_kernel import ARMS, Hyperparameters, Prior
 from causalbald.models.evidence import collapsed_bound, log_evidence
@@ -62,6 +63,8 @@ class GaussianProcess(CateEstimator):
         self.random_state = random_state
 
     def _fit(self, data: Labelled, pool: Array, validation: Labelled | None) -> None:
+        for name in ("sites", "max_exact", "inducing", "max_iter"):
+            check_int(getattr(self, name), name, low=1)
         self.x_mean_, self.x_scale_ = pool.mean(axis=0), _scale(pool)
         self.y_mean_, self.y_scale_ = float(data.y.mean()), float(_scale(data.y[:, None])[0])
         x, arm = self._standardise(data.x), torch.as_tensor(data.t)
