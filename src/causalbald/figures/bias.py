@@ -57,7 +57,7 @@ def bias(pool: Split, columns: Sequence[Acquired]) -> Figure:
             top.set_title(column.name)
             bottom.set_xlabel("covariate x")
         for axes, name in zip(
-            panels[:, 0], ("share of pool", f"share of {len(positions)} measured", "effect"), strict=True
+            panels[:, 0], ("pool", f"{len(positions)} measured", "effect"), strict=True
         ):
             axes.set_ylabel(name)
         panels[0, 0].legend(loc="upper left")

@@ -17,7 +17,7 @@ from causalbald.report.page import figure_svg, render
 
 METHODS = ("random", "mu-rho-bald")
 # warm start, batch size, steps
-STUDIES = {"synthetic": (10, 10, 15), "ihdp": (100, 20, 10)}
+STUDIES = {"synthetic": (10, 10, 15), "ihdp": (100, 10, 10)}
 
 
 @dataclass(frozen=True)
