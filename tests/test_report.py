@@ -81,7 +81,7 @@ def test_demo_writes_one_page_that_needs_no_network(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)
     assert [row["study"] for row in rows] == ["synthetic", "ihdp"]
-    assert [row["labels random"] for row in rows] == [30, 140]
+    assert [row["labels random"] for row in rows] == [30, 120]
     assert target.name in result.stderr
     page = target.read_text()
     assert page.count("<svg") == 2

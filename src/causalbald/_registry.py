@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import inspect
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from causalbald.errors import InputError, PluginWarning, UnknownNameError
 
 PLUGINS_VARIABLE = "CAUSALBALD_PLUGINS"
 T = TypeVar("T")
+M = TypeVar("M")
 
 
 class Registry(Generic[T]):
@@ -37,6 +39,26 @@ class Registry(Generic[T]):
         if known is not None and _origin(known) != _origin(item):
             raise InputError(f"{self.kind} {name!r} exists already ({_origin(known)}): choose another name.")
         self._items[name] = item
+
+    def register(self, name: str) -> Callable[[M], M]:
+        """Return a decorator that gives a function or class this name."""
+
+        def decorate(item: M) -> M:
+            self.add(name, cast(T, item))
+            return item
+
+        return decorate
+
+    def summary(self, name: str) -> str:
+        """Return the first line of an item's docstring."""
+        return (inspect.getdoc(self[name]) or "").partition("\n")[0]
+
+    def check_options(self, name: str, options: Iterable[str]) -> None:
+        """Raise unless the item of that name takes all ``options`` as keyword arguments."""
+        known = [k for k, p in inspect.signature(cast(Any, self[name])).parameters.items() if p.kind is p.KEYWORD_ONLY]
+        for option in options:
+            if option not in known:
+                raise InputError(f"{self.kind} {name!r} has no option {option!r}. Known: {', '.join(known) or 'none'}.")
 
     def names(self) -> list[str]:
         """Return all names, in the order of registration."""

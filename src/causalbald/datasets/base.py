@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -105,36 +104,11 @@ class Benchmark:
         return cls(name, everyone.take(pool_rows), everyone.take(validation_rows), everyone.take(test_rows))
 
 
-Loader = Callable[..., Benchmark]
-L = TypeVar("L", bound=Loader)
-_REGISTRY: Registry[Loader] = Registry("data set", "datasets")
-
-
-def register(name: str) -> Callable[[L], L]:
-    """Give a function ``(seed, **options) -> Benchmark`` a name."""
-
-    def decorate(function: L) -> L:
-        _REGISTRY.add(name, function)
-        return function
-
-    return decorate
-
-
-def names() -> list[str]:
-    """Return the names of all data sets."""
-    return _REGISTRY.names()
-
-
-def summary(name: str) -> str:
-    """Return the first line of a data set's description."""
-    return (inspect.getdoc(_REGISTRY[name]) or "").partition("\n")[0]
+_REGISTRY: Registry[Callable[..., Benchmark]] = Registry("data set", "datasets")
+names, register, summary = _REGISTRY.names, _REGISTRY.register, _REGISTRY.summary
 
 
 def load(name: str, seed: int = 0, **options: Any) -> Benchmark:
     """Return one realisation of a data set; ``options`` are those of its function."""
-    loader = _REGISTRY[name]
-    known = [p for p in inspect.signature(loader).parameters if p != "seed"]
-    unknown = [o for o in options if o not in known]
-    if unknown:
-        raise InputError(f"data set {name!r} has no option {unknown[0]!r}. Known: {', '.join(known) or 'none'}.")
-    return loader(check_int(seed, "seed", low=0), **options)
+    _REGISTRY.check_options(name, options)
+    return _REGISTRY[name](check_int(seed, "seed", low=0), **options)

@@ -56,9 +56,7 @@ def bias(pool: Split, columns: Sequence[Acquired]) -> Figure:
             _effect(bottom, grid, truth, column)
             top.set_title(column.name)
             bottom.set_xlabel("covariate x")
-        for axes, name in zip(
-            panels[:, 0], ("pool", f"{len(positions)} measured", "effect"), strict=True
-        ):
+        for axes, name in zip(panels[:, 0], ("pool", f"{len(positions)} measured", "effect"), strict=True):
             axes.set_ylabel(name)
         panels[0, 0].legend(loc="upper left")
         panels[2, 0].legend(loc="upper left")
