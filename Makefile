@@ -16,7 +16,7 @@ demo: install
 	$(BIN)/causalbald demo
 
 test: lint docs
-	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term-missing:skip-covered --cov-fail-under=90
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cov --cov-report=term-missing:skip-covered --cov-fail-under=90
 
 lint: install
 	$(BIN)/ruff check .
