@@ -178,6 +178,14 @@ def test_bad_input_is_named() -> None:
         model.fit(y, t, X=frame.with_columns(b=np.where(np.arange(30) == 4, np.nan, x[:, 1])))
     with pytest.raises(InputError, match=r"'b'\] is not numeric: found 'tall'"):
         model.fit(y, t, X=frame.with_columns(b=pl.lit("tall")))
+    with pytest.raises(InputError, match="more than one column 'a'"):
+        model.fit(y, t, X=pd.DataFrame(x, columns=["a", "a", "b"]))
+    with pytest.raises(InputError, match="at least one row"):
+        model.effect(x[:0])
+    with pytest.raises(InputError, match=r"Y has shape \(30, 1\)"):
+        model.fit(y[:, None], t, X=x)
+    with pytest.raises(InputError, match="X is not numeric"):
+        model.effect([["a", "b", "c"]])
     with pytest.raises(InputError, match="no labelled units in arm 1"):
         model.fit(y, np.zeros(30), X=x)
     with pytest.raises(InputError, match="Images"):

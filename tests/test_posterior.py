@@ -227,6 +227,10 @@ def test_other_bad_calls() -> None:
     p = FakePosterior(units=3)
     with pytest.raises(InputError, match="position"):
         p.condition(3, 0)
+    with pytest.raises(InputError, match="booleans"):
+        p.take([True, False, True])
+    with pytest.raises(InputError, match="list of integers"):
+        p.take([0.5])
     with pytest.raises(InputError, match="arm"):
         p.condition(0, 2)
     with pytest.raises(InputError, match="at least 2 draws"):

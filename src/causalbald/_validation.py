@@ -23,6 +23,9 @@ def _examples(where: Any) -> str:
 def check_covariates(values: Any, name: str = "X", *, columns: int | None = None) -> Array:
     """Return ``values`` (array or any DataFrame) as a finite (N, D) float array."""
     labels = [str(c) for c in getattr(values, "columns", [])]
+    if len(set(labels)) < len(labels):
+        repeated = next(c for c in labels if labels.count(c) > 1)
+        raise InputError(f"{name} has more than one column {repeated!r}: rename or drop one.")
     if labels:
         matrix = np.column_stack([_numeric_column(values[c], f"{name}[{c!r}]") for c in values.columns])
     else:

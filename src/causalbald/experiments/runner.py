@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -50,7 +50,7 @@ class TrialSpec:
                 track=self.track,
             )
         for k, name in enumerate(("dataset", "model", "acquisition", "batch", "track", "seed")):
-            table.insert(k, name, asdict(self)[name])
+            table.insert(k, name, getattr(self, name))
         return table
 
 

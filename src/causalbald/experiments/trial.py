@@ -70,59 +70,43 @@ def run_trial(
         propensity (true where known, else estimated) lies in [0.1, 0.9]. ``attrs["acquired"]`` holds the pool
         positions acquired before each fit, a list per row.
     """
-    pool, test = benchmark.pool, benchmark.test
+    pool = benchmark.pool
     function = acq.get(acquisition)
     _check_plan(len(pool), warm_start, batch_size, steps, track)
     template = make_model(model, random_state=seed) if isinstance(model, str) else model
-    estimated = None if propensity is None else check_probability(propensity, len(pool))
-    if estimated is None and (pool.propensity is None or "propensity" in function.needs):
-        estimated = PropensityModel(random_state=seed).fit(pool.x, pool.t).cross_fitted_
-    overlap = pool.propensity if pool.propensity is not None else estimated
-    t = function.temperature if temperature is None else temperature
-    weight = estimated
-    if track == "paper" and batch == "softmax" and t > 0 and estimated is not None:
-        weight = _untempered(estimated, pool.t, t)
-    validation = benchmark.validation if track == "paper" else None
+    if batch == "softmax" and temperature is None:
+        temperature = function.temperature
+    if propensity is None and (pool.propensity is None or "propensity" in function.needs):
+        propensity = PropensityModel(random_state=seed).fit(pool.x, pool.t).cross_fitted_
+    weight = propensity
+    if track == "paper" and temperature and propensity is not None:
+        weight = _untempered(check_probability(propensity, len(pool)), pool.t, temperature)
+
+    def choose(fitted: CateEstimator, measured: Positions, step: int) -> Positions:
+        return loop.choose(
+            fitted,
+            pool.x,
+            pool.t,
+            function,
+            batch_size,
+            available=np.setdiff1d(np.arange(len(pool)), measured),
+            rng=generator(seed, "choose", step),
+            batch=batch,
+            temperature=temperature,
+            propensity=weight,
+        )
+
     acquired = [warm_start_positions(pool.t, warm_start, seed)]
     rows = []
     for step in range(steps + 1):
         measured = np.concatenate(acquired)
         started = perf_counter()
-        fitted = clone(template).fit(
-            pool.y[measured],
-            pool.t[measured],
-            X=pool.x[measured],
-            pool=pool.x,
-            validation=None if validation is None else (validation.y, validation.t, validation.x),
-        )
-        seconds_fit = perf_counter() - started
-        started = perf_counter()
+        fitted = _fit(template, benchmark, measured, track)
+        fit_done = perf_counter()
         if step < steps:
-            chosen = loop.choose(
-                fitted,
-                pool.x,
-                pool.t,
-                function,
-                batch_size,
-                available=np.setdiff1d(np.arange(len(pool)), measured),
-                rng=generator(seed, "choose", step),
-                batch=batch,
-                temperature=temperature if batch == "greedy" else t,
-                propensity=weight,
-            )
-            acquired.append(chosen)
-        seconds_score = perf_counter() - started
-        rows.append(
-            {
-                "step": step,
-                "labels": len(measured),
-                **_errors(fitted, test.x, test.effect),
-                "overlap_share": _share_within(overlap, measured),
-                "treated_share": float(pool.t[measured].mean()),
-                "seconds_fit": seconds_fit,
-                "seconds_score": seconds_score,
-            }
-        )
+            acquired.append(choose(fitted, measured, step))
+        seconds = {"seconds_fit": fit_done - started, "seconds_score": perf_counter() - fit_done}
+        rows.append({"step": step, **_describe(fitted, benchmark, measured, propensity), **seconds})
         if progress is not None:
             progress(step + 1, steps + 1)
     table = pd.DataFrame(rows)
@@ -143,21 +127,30 @@ def warm_start_positions(treatment: Treatment, size: int, seed: int) -> Position
     return first
 
 
-def _errors(model: CateEstimator, x: Array, truth: Array) -> dict[str, float]:
-    lower, upper = model.effect_interval(x, alpha=0.05)
+def _fit(template: CateEstimator, benchmark: Benchmark, measured: Positions, track: Track) -> CateEstimator:
+    known, free = benchmark.pool.take(measured), benchmark.validation
+    validation = (free.y, free.t, free.x) if track == "paper" else None
+    model: CateEstimator = clone(template)
+    return model.fit(known.y, known.t, X=known.x, pool=benchmark.pool.x, validation=validation)
+
+
+def _describe(
+    model: CateEstimator, benchmark: Benchmark, measured: Positions, estimated: Array | None
+) -> dict[str, float]:
+    pool, truth = benchmark.pool, benchmark.test.effect
+    lower, upper = model.effect_interval(benchmark.test.x, alpha=0.05)
     effect = (lower + upper) / 2
+    propensity = pool.propensity if pool.propensity is not None else estimated
+    assert propensity is not None
+    pi = propensity[measured]
     return {
+        "labels": len(measured),
         "pehe": metrics.sqrt_pehe(effect, truth),
         "ate_error": metrics.ate_error(effect, truth),
         "coverage95": metrics.interval_coverage(lower, upper, truth),
+        "overlap_share": float(np.mean((pi >= OVERLAP[0]) & (pi <= OVERLAP[1]))),
+        "treated_share": float(pool.t[measured].mean()),
     }
-
-
-def _share_within(propensity: Array | None, positions: Positions) -> float:
-    if propensity is None:
-        return float("nan")
-    pi = propensity[positions]
-    return float(np.mean((pi >= OVERLAP[0]) & (pi <= OVERLAP[1])))
 
 
 def _untempered(propensity: Array, treatment: Treatment, temperature: float) -> Array:

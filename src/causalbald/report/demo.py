@@ -66,8 +66,6 @@ def run_demo(
         for spec, table in zip(specs, tables, strict=True)
         if spec.dataset == "synthetic" and spec.seed == 0
     }
-    for table in tables:
-        table.attrs = {}
     trials = pd.concat(tables, ignore_index=True)
     order = trials["dataset"].map({study: k for k, study in enumerate(STUDIES)})
     return Demo(trials.loc[order.sort_values(kind="stable").index], acquired, 0, perf_counter() - started)
