@@ -79,6 +79,9 @@ def test_warm_start_always_has_both_arms() -> None:
         assert 7 in chosen
         assert len(set(chosen.tolist())) == 4
 
+    with pytest.raises(InputError, match="no units of the pool in arm 1"):
+        warm_start_positions(np.zeros(10, dtype=np.intp), 4, 0)
+
 
 def test_same_tables_with_one_and_two_workers_and_again() -> None:
     greedy = replace(SPEC, acquisition="mu-bald", batch="greedy")

@@ -141,6 +141,10 @@ def test_greedy_respects_exclusions_and_says_when_nothing_is_left() -> None:
     assert set(batch.tolist()) == {5, 6, 7}
     with pytest.raises(InputError, match="only 3 can be chosen"):
         select_greedy(p, TREATMENT, "mu-bald", 4, excluded=range(5), pending=[8], rng=np.random.default_rng(0))
+    with pytest.raises(InputError, match="pass rng"):
+        select_greedy(p, TREATMENT, "mu-bald", 1, temperature=0.5)
+    first, again = (select_greedy(p, TREATMENT, "random", 4).tolist() for _ in range(2))
+    assert first == again
     with pytest.raises(InputError, match="pending repeat"):
         select_greedy(p, TREATMENT, "mu-bald", 1, pending=[1, 1], rng=np.random.default_rng(0))
 

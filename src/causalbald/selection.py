@@ -58,7 +58,7 @@ def select_greedy(
     propensity: ArrayLike | None = None,
     targets: acq.Targets | None = None,
     temperature: float = 0.0,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
 ) -> Positions:
     """Choose ``size`` units one by one, each time conditioning on the pick before scoring again.
 
@@ -77,7 +77,8 @@ def select_greedy(
         As for :func:`causalbald.acquisition.score`.
     temperature : float
         0 takes the best unit at each pick; above 0, each pick is drawn by softmax.
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator, optional
+        Needed for a temperature above 0 and for stochastic scores; breaks ties.
     """
     arm = check_treatment(treatment, len(posterior))
     function = acq.get(acquisition)
@@ -93,6 +94,9 @@ def select_greedy(
             f"greedy batches need covariances between units, and {posterior.n_draws} draws or members cannot give "
             f"them (at least {MIN_DRAWS_FOR_GREEDY}): use batch='softmax', or a Gaussian-process model."
         )
+    if temperature > 0 and rng is None:
+        raise InputError("a temperature above 0 draws at random: pass rng=np.random.default_rng(seed).")
+    ties = rng or np.random.default_rng(0)
     posterior.warn_if_mostly_local()
     for position in waiting:
         posterior = posterior.condition(int(position), int(arm[position]))
@@ -100,7 +104,7 @@ def select_greedy(
     while len(chosen) < size:
         scores = function(posterior, arm, propensity=propensity, targets=targets, rng=rng)
         scores = np.where(closed, -np.inf, scores)
-        pick = int(select(scores, 1, temperature=temperature, rng=rng)[0])
+        pick = int(select(scores, 1, temperature=temperature, rng=ties)[0])
         chosen.append(pick)
         closed[pick] = True
         if len(chosen) < size:

@@ -14,7 +14,7 @@ from causalbald import acquisition as acq
 from causalbald import loop, metrics
 from causalbald._random import generator
 from causalbald._typing import Array, Positions, Treatment
-from causalbald._validation import check_int, check_probability
+from causalbald._validation import check_both_arms, check_int, check_probability
 from causalbald.datasets import Benchmark
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, make_model
@@ -119,6 +119,7 @@ def warm_start_positions(treatment: Treatment, size: int, seed: int) -> Position
 
     Where chance leaves an arm out, the last position is replaced by the next one of that arm.
     """
+    check_both_arms(treatment, "units of the pool")
     order = generator(seed, "warm-start").permutation(len(treatment))
     first = order[:size].copy()
     for arm in (0, 1):
