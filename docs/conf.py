@@ -11,7 +11,6 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
 html_theme = "furo"
 html_title = "causalbald"
 exclude_patterns = ["_build"]
-myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
