@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
@@ -27,10 +28,10 @@ def print_records(records: Sequence[Mapping[str, Any]], *, as_json: bool, title:
         writer.writeheader()
         writer.writerows(records)
         return
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         numeric = all(isinstance(r[column], (int, float)) for r in records)
-        table.add_column(column, justify="right" if numeric else "left")
+        table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
     for record in records:
         table.add_row(*(_cell(record[c]) for c in columns))
     Console().print(table)
@@ -46,4 +47,6 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3g}" if abs(value) >= 0.0005 else "0"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,21 +33,19 @@ class TrialSpec:
     model_options: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> pd.DataFrame:
-        """Run the trial on one thread and return its table, with columns that name the trial."""
-        benchmark = datasets.load(self.dataset, self.seed, **self.dataset_options)
-        with _one_thread():
-            table = run_trial(
-                benchmark,
-                model=make_model(self.model, random_state=self.seed, **self.model_options),
-                acquisition=self.acquisition,
-                warm_start=self.warm_start,
-                batch_size=self.batch_size,
-                steps=self.steps,
-                temperature=self.temperature,
-                batch=self.batch,
-                seed=self.seed,
-                track=self.track,
-            )
+        """Run the trial and return its table, with columns that name the trial."""
+        table = run_trial(
+            datasets.load(self.dataset, self.seed, **self.dataset_options),
+            model=make_model(self.model, random_state=self.seed, **self.model_options),
+            acquisition=self.acquisition,
+            warm_start=self.warm_start,
+            batch_size=self.batch_size,
+            steps=self.steps,
+            temperature=self.temperature,
+            batch=self.batch,
+            seed=self.seed,
+            track=self.track,
+        )
         for k, name in enumerate(("dataset", "model", "acquisition", "batch", "track", "seed")):
             table.insert(k, name, getattr(self, name))
         return table
@@ -77,18 +74,3 @@ def run_trials(
 
 def _run_numbered(k: int, spec: TrialSpec) -> tuple[int, pd.DataFrame]:
     return k, spec.run()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Cap all thread pools at one: workers do not fight for cores, and sums do not depend on their number."""
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)

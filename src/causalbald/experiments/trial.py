@@ -13,6 +13,7 @@ from sklearn.base import clone
 from causalbald import acquisition as acq
 from causalbald import loop, metrics
 from causalbald._random import generator
+from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions, Treatment
 from causalbald._validation import check_both_arms, check_int, check_probability
 from causalbald.datasets import Benchmark
@@ -23,6 +24,7 @@ Track = Literal["paid", "paper"]
 OVERLAP = (0.1, 0.9)
 
 
+@one_thread()
 def run_trial(
     benchmark: Benchmark,
     *,
@@ -38,7 +40,7 @@ def run_trial(
     propensity: Array | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
-    """Simulate one study and return a table with one row per fit (``steps`` + 1).
+    """Simulate one study, on one thread, and return a table with one row per fit (``steps`` + 1).
 
     Parameters
     ----------
