@@ -80,14 +80,16 @@ def main() -> None:
     for n, dimension in ((50, 1), (100, 25), (300, 25), (1000, 25)):
         mine, other = evaluation_ratio(n, dimension)
         print(f"{n:6d} {dimension:5d} {mine:8.1f} {other:12.1f} {other / mine:6.1f}")
-    print("\nlabels  dims  fit s  iterations  posterior of 1,000 units s  rank")
+    print("\nlabels  dims  fit s  iterations  joint s  per unit s  rank   (posteriors of 1,000 units)")
     for n, dimension in ((100, 1), (100, 25), (300, 25), (1000, 25), (3000, 25), (300, 100)):
         y, t, x = make_data(n, dimension)
         pool = np.random.default_rng(1).normal(size=(1000, dimension))
         model = GaussianProcess()
         fit = seconds(lambda m=model, y=y, t=t, x=x, pool=pool: m.fit(y, t, X=x, pool=pool), 1)
-        ask = seconds(lambda m=model, pool=pool: m.posterior(pool), 1)
-        print(f"{n:6d} {dimension:5d} {fit:6.2f} {model.n_iter_:11d} {ask:27.2f} {len(model.site_x_):5d}")
+        whole = seconds(lambda m=model, pool=pool: m.posterior(pool), 3)
+        single = seconds(lambda m=model, pool=pool: m.posterior(pool, joint=False), 3)
+        rank = len(model.joint_.x)
+        print(f"{n:6d} {dimension:5d} {fit:6.2f} {model.n_iter_:11d} {whole:8.3f} {single:11.3f} {rank:5d}")
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ class Recorder(models.CateEstimator):
         self.fitted_ = True
         Recorder.seen.append(validation)
 
-    def _posterior(self, x: Array) -> Posterior:
+    def _posterior(self, x: Array, *, joint: bool) -> Posterior:
         return FakePosterior(units=len(x))
 
 

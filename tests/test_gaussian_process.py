@@ -126,6 +126,16 @@ def test_joint_covariance_between_units_agrees_with_gpytorch() -> None:
     assert posterior.residual_share < 1e-6
 
 
+@pytest.mark.parametrize("max_exact", [10, 2000])
+def test_without_joint_covariances_beliefs_about_single_units_are_the_same(max_exact: int) -> None:
+    y, t, x = make_data(80, 5)
+    pool = make_data(200, 5, seed=1)[2]
+    model = GaussianProcess(max_exact=max_exact, inducing=40, max_iter=20).fit(y, t, X=x, pool=pool)
+    joint, single = model.posterior(pool), model.posterior(pool, joint=False)
+    np.testing.assert_allclose(single.mean, joint.mean, rtol=1e-7)
+    np.testing.assert_allclose(single.covariance, joint.covariance, rtol=1e-5, atol=1e-6 * y.var())
+
+
 def test_effect_is_learned_and_intervals_are_honest() -> None:
     y, t, x = make_data(200)
     model = GaussianProcess().fit(y, t, X=x)

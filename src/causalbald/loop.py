@@ -39,7 +39,7 @@ def score_pool(
     for start in range(0, len(x), _CHUNK):
         rows = slice(start, start + _CHUNK)
         part = None if pi is None else pi[rows]
-        scores.append(function(model.posterior(x[rows]), arm[rows], propensity=part, rng=rng))
+        scores.append(function(model.posterior(x[rows], joint=False), arm[rows], propensity=part, rng=rng))
     return np.concatenate(scores)
 
 

@@ -149,6 +149,8 @@ def trial(
     rows = [{str(k): v for k, v in row.items()} for row in table.to_dict("records")]
     if as_json:
         rows = [{**row, "acquired": acquired} for row, acquired in zip(rows, table.attrs["acquired"], strict=True)]
+    else:
+        rows = [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in rows]
     print_records(rows, as_json=as_json, title=f"{dataset}, {model}, {acquisition}, seed {seed}")
 
 

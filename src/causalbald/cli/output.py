@@ -30,8 +30,9 @@ def print_records(records: Sequence[Mapping[str, Any]], *, as_json: bool, title:
         return
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
+        header = column.replace("_", " ")
         numeric = all(isinstance(r[column], (int, float)) for r in records)
-        table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
+        table.add_column(header, justify="right" if numeric else "left", min_width=max(map(len, header.split())))
     for record in records:
         table.add_row(*(_cell(record[c]) for c in columns))
     Console().print(table)

@@ -35,7 +35,10 @@ class Labelled(NamedTuple):
 
 
 class CateEstimator(BaseEstimator, ABC):
-    """Base of all models. A subclass implements ``_fit`` and ``_posterior`` on checked arrays."""
+    """Base of all models. A subclass implements ``_fit`` and ``_posterior`` on checked arrays.
+
+    ``joint=False`` permits ``_posterior`` to leave out covariances between units; a model may ignore it.
+    """
 
     random_state: int
 
@@ -43,7 +46,7 @@ class CateEstimator(BaseEstimator, ABC):
     def _fit(self, data: Labelled, pool: Array, validation: Labelled | None) -> None: ...
 
     @abstractmethod
-    def _posterior(self, x: Array) -> Posterior: ...
+    def _posterior(self, x: Array, *, joint: bool) -> Posterior: ...
 
     def fit(
         self,
@@ -77,9 +80,13 @@ class CateEstimator(BaseEstimator, ABC):
         self._fit(data, others, None if validation is None else self._check_validation(validation))
         return self
 
-    def posterior(self, X: Any) -> Posterior:
-        """Return the joint belief about the expected outcomes of all units in ``X`` (N, D)."""
-        return self._posterior(self._check_new(X))
+    def posterior(self, X: Any, *, joint: bool = True) -> Posterior:
+        """Return the belief about the expected outcomes of all units in ``X`` (N, D).
+
+        With ``joint=False`` beliefs about single units are the same, but covariances between units may be missing;
+        enough for scores and effects of single units, and faster.
+        """
+        return self._posterior(self._check_new(X), joint=joint)
 
     def effect(self, X: Any, *, T0: int = 0, T1: int = 1) -> Array:
         """Return the expected effect per unit, (N,), of arm ``T1`` against arm ``T0``."""
@@ -113,7 +120,7 @@ class CateEstimator(BaseEstimator, ABC):
 
     def _chunks(self, X: Any) -> Iterator[Posterior]:
         x = self._check_new(X)
-        return (self._posterior(x[start : start + _CHUNK]) for start in range(0, len(x), _CHUNK))
+        return (self._posterior(x[start : start + _CHUNK], joint=False) for start in range(0, len(x), _CHUNK))
 
     def _check_new(self, X: Any) -> Array:
         check_is_fitted(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,25 @@ from causalbald.models.sites import SiteBelief, independent_sites
 from causalbald.posterior import Posterior
 
 _SCOUT_ITERATIONS = 20
+
+
+@dataclass(frozen=True)
+class _Sites:
+    """Where the belief is held, x (R, D) and arm (R,), and the belief there."""
+
+    x: Tensor
+    arm: Tensor
+    belief: SiteBelief
+
+    @classmethod
+    def after_labels(cls, h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, core: Tensor, extra: Tensor) -> _Sites:
+        """Return the belief after labels, at those labels that are ``core`` and at ``extra`` points in both arms."""
+        u = torch.cat([x[core], *([extra] * ARMS)])
+        u_arm = torch.cat([arm[core], *(torch.full((len(extra),), a) for a in range(ARMS))])
+        keep = independent_sites(h.kernel(u, u_arm, u, u_arm))
+        u, u_arm = u[keep], u_arm[keep]
+        k_uu, k_uf = h.kernel(u, u_arm, u, u_arm), h.kernel(u, u_arm, x, arm)
+        return cls(u, u_arm, SiteBelief.from_labels(k_uu, k_uf, h.noise[arm], y - h.means[arm]))
 
 
 @register("gp")
@@ -73,8 +93,14 @@ class GaussianProcess(CateEstimator):
         subset = torch.as_tensor(_balanced_subset(data.t, self.inducing, rng))
         self.hyperparameters_ = self._optimise(x, arm, y, subset)
         chosen = rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False)
-        core = torch.arange(len(y)) if len(y) <= self.max_exact else subset
-        self._believe(x, arm, y, core, self._standardise(pool[np.sort(chosen)]))
+        exact = len(y) <= self.max_exact
+        core = torch.arange(len(y)) if exact else subset
+        extra = self._standardise(pool[np.sort(chosen)])
+        self.joint_ = _Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra)
+        # With all labels among the sites, further sites do not change the belief about a single unit.
+        self.marginal_ = (
+            _Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra[:0]) if exact else self.joint_
+        )
 
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
         """Find the hyper-parameters on a subset of the labels, then refine them on all."""
@@ -95,30 +121,15 @@ class GaussianProcess(CateEstimator):
         self.n_iter_ = int(found.nit)
         return prior.unpack(torch.as_tensor(found.x))
 
-    def _believe(self, x: Tensor, arm: Tensor, y: Tensor, core: Tensor, sites: Tensor) -> None:
-        h = self.hyperparameters_
-        u = torch.cat([x[core], *([sites] * ARMS)])
-        u_arm = torch.cat([arm[core], *(torch.full((len(sites),), a) for a in range(ARMS))])
-        keep = independent_sites(h.kernel(u, u_arm, u, u_arm))
-        self.site_x_, self.site_arm_ = u[keep], u_arm[keep]
-        k_uu = h.kernel(self.site_x_, self.site_arm_, self.site_x_, self.site_arm_)
-        k_uf = h.kernel(self.site_x_, self.site_arm_, x, arm)
-        self.belief_ = SiteBelief.from_labels(k_uu, k_uf, h.noise[arm], y - h.means[arm])
-
-    def _posterior(self, x: Array) -> Posterior:
-        h, z = self.hyperparameters_, self._standardise(x)
-        parts = h.parts(self.site_x_, z)
-        by_site = h.weights[:, self.site_arm_]
-        mean, factor, explained = zip(
-            *(
-                self.belief_.project((parts * (by_site * h.weights[:, a : a + 1])[:, :, None]).sum(0))
-                for a in range(ARMS)
-            ),
-            strict=True,
-        )
+    def _posterior(self, x: Array, *, joint: bool) -> Posterior:
+        h, z, scale = self.hyperparameters_, self._standardise(x), self.y_scale_
+        sites = self.joint_ if joint else self.marginal_
+        parts = h.parts(sites.x, z)
+        by_site = h.weights[:, sites.arm]
+        kernels = [(parts * (by_site * h.weights[:, a : a + 1])[:, :, None]).sum(0) for a in range(ARMS)]
+        mean, factor, explained = zip(*(sites.belief.project(k) for k in kernels), strict=True)
         roots = torch.stack(explained)
         residual = h.between_arms - torch.einsum("arn,brn->nab", roots, roots)
-        scale = self.y_scale_
         return Posterior(
             mean=(torch.stack(mean, 1) + h.means).numpy() * scale + self.y_mean_,
             factor=torch.stack(factor).permute(2, 0, 1).contiguous().numpy() * scale,
