@@ -126,6 +126,28 @@ def test_joint_covariance_between_units_agrees_with_gpytorch() -> None:
     assert posterior.residual_share < 1e-6
 
 
+@pytest.mark.parametrize("sites", [200, 20])
+def test_condition_is_a_refit_with_one_more_label(sites: int) -> None:
+    """GPyTorch with the unit's label added, hyper-parameters kept, against `condition` without knowing the label.
+
+    With every unit a site, all units agree; with few sites, residuals are in play and the measured unit agrees.
+    """
+    y, t, x = make_data(40)
+    pool = make_data(200, seed=1)[2]
+    model = GaussianProcess(sites=sites).fit(y, t, X=x, pool=pool)
+    before = model.posterior(pool)
+    assert (before.residual_share > 0.01) == (sites == 20)
+    for unit, arm in ((3, 0), (77, 1)):
+        after = before.condition(unit, arm)
+        more = np.append(y, -1234.5), np.append(t, arm), np.vstack([x, pool[unit]])
+        _, covariance = exact_posterior(model, *more, pool)
+        rows = np.arange(200) if sites == 200 else np.array([unit])
+        for a in (0, 1):
+            for b in (0, 1):
+                block = covariance[200 * a + rows, 200 * b + rows]
+                np.testing.assert_allclose(after.covariance[rows, a, b] / y.var(), block / y.var(), atol=1e-5)
+
+
 @pytest.mark.parametrize("max_exact", [10, 2000])
 def test_without_joint_covariances_beliefs_about_single_units_are_the_same(max_exact: int) -> None:
     y, t, x = make_data(80, 5)
