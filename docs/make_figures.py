@@ -1,4 +1,4 @@
-"""Draw the figure of the README: the synthetic study, 160 measurements, seed 0 of the demo.
+"""Draw the figure of the README: the synthetic study of the demo, 160 measurements.
 
 python docs/make_figures.py
 """
@@ -9,26 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from causalbald import datasets, figures
 from causalbald.experiments import TrialSpec, run_trials
 from causalbald.figures.style import house_style
-from causalbald.models import make_model
-from causalbald.report.demo import METHODS, STUDIES
-
-SEED = 0
+from causalbald.report.demo import METHODS, PICTURED_SEED, STUDIES, demo_picture
 
 
 def main() -> None:
-    pool = datasets.load("synthetic", SEED).pool
-    specs = [TrialSpec("synthetic", method, *STUDIES["synthetic"], seed=SEED) for method in METHODS]
-    columns = []
-    for spec, table in zip(specs, run_trials(specs, workers=2), strict=True):
-        rows = np.concatenate(table.attrs["acquired"])
-        data = pool.take(rows)
-        model = make_model("gp", random_state=SEED).fit(data.y, data.t, X=data.x, pool=pool.x)
-        columns.append(figures.Acquired(spec.acquisition, rows, model))
+    specs = [TrialSpec("synthetic", method, *STUDIES["synthetic"], seed=PICTURED_SEED) for method in METHODS]
+    tables = run_trials(specs, workers=2)
+    acquired = {s.acquisition: np.concatenate(t.attrs["acquired"]).tolist() for s, t in zip(specs, tables, strict=True)}
     with house_style():
-        figures.bias(pool, columns).savefig(Path(__file__).parent / "demo.svg", metadata={"Date": None})
+        demo_picture(acquired).savefig(Path(__file__).parent / "demo.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

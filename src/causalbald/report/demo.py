@@ -8,6 +8,7 @@ from time import perf_counter
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from causalbald import __version__, datasets, figures
 from causalbald.experiments import TrialSpec, run_trials
@@ -17,16 +18,16 @@ from causalbald.report.page import figure_svg, render
 
 METHODS = ("random", "mu-rho-bald")
 # warm start, batch size, steps
+PICTURED_SEED = 0
 STUDIES = {"synthetic": (10, 10, 15), "ihdp": (100, 10, 10)}
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Trials of the demo: one tidy table, and the positions that the first seed's synthetic trials acquired."""
+    """Trials of the demo: one tidy table, and the positions that each method acquired in the pictured trial."""
 
     trials: pd.DataFrame
     acquired: dict[str, list[int]]
-    first_seed: int
     seconds: float
 
     def summary(self) -> pd.DataFrame:
@@ -62,29 +63,34 @@ def run_demo(
     ]
     tables = run_trials(specs, workers=workers, progress=progress)
     acquired = {
-        spec.acquisition: [p for batch in table.attrs["acquired"] for p in batch]
+        spec.acquisition: np.concatenate(table.attrs["acquired"]).tolist()
         for spec, table in zip(specs, tables, strict=True)
-        if spec.dataset == "synthetic" and spec.seed == 0
+        if spec.dataset == "synthetic" and spec.seed == PICTURED_SEED
     }
     trials = pd.concat(tables, ignore_index=True)
     order = trials["dataset"].map({study: k for k, study in enumerate(STUDIES)})
-    return Demo(trials.loc[order.sort_values(kind="stable").index], acquired, 0, perf_counter() - started)
+    return Demo(trials.loc[order.sort_values(kind="stable").index], acquired, perf_counter() - started)
+
+
+def demo_picture(acquired: dict[str, list[int]]) -> Figure:
+    """Draw pool, measured people and learned effect of the synthetic study, a column per method."""
+    pool = datasets.load("synthetic", PICTURED_SEED).pool
+    columns = []
+    for method, positions in acquired.items():
+        data = pool.take(positions)
+        model = make_model("gp", random_state=PICTURED_SEED).fit(data.y, data.t, X=data.x, pool=pool.x)
+        columns.append(figures.Acquired(method, np.asarray(positions), model))
+    return figures.bias(pool, columns)
 
 
 def demo_page(demo: Demo, command: str) -> str:
     """Return the demo as one HTML page."""
-    pool = datasets.load("synthetic", demo.first_seed).pool
-    columns = []
-    for method, positions in demo.acquired.items():
-        data = pool.take(positions)
-        model = make_model("gp", random_state=demo.first_seed).fit(data.y, data.t, X=data.x, pool=pool.x)
-        columns.append(figures.Acquired(method, np.asarray(positions), model))
     return render(
         "demo.html",
         rows=demo.summary().to_dict("records"),
         seeds=demo.trials["seed"].nunique(),
         convergence=figure_svg(figures.convergence(demo.trials), "Error against outcomes measured, for both studies"),
-        bias=figure_svg(figures.bias(pool, columns), "Density of pool and of measured people by arm, and effects"),
+        bias=figure_svg(demo_picture(demo.acquired), "Density of pool and of measured people by arm, and effects"),
         command=command,
         version=__version__,
         seconds=demo.seconds,
