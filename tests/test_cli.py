@@ -130,6 +130,16 @@ def test_one_file_adds_a_data_set() -> None:
     subprocess.run([sys.executable, "-c", code], env={**os.environ, PLUGINS_VARIABLE: plugin}, check=True)
 
 
+def test_plugins_of_the_same_name_in_two_folders_are_both_loaded(tmp_path: Path) -> None:
+    source = (EXAMPLES / "my_acquisition.py").read_text()
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(source.replace("sign-bald", f"sign-{folder}"))
+    plugins = [argument for folder in ("one", "two") for argument in ("--plugin", str(tmp_path / folder / "mine.py"))]
+    names = {row["name"] for row in json.loads(shell(*plugins, "acquisitions", "--json").stdout)}
+    assert {"sign-one", "sign-two"} <= names
+
+
 def test_a_plugin_that_fails_is_named() -> None:
     result = shell("--plugin", "/does/not/exist.py", "acquisitions")
     assert result.returncode == 1

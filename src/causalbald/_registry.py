@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
+from zlib import crc32
 
 from causalbald.errors import InputError, PluginWarning, UnknownNameError
 
@@ -93,7 +94,7 @@ def load_plugin_files() -> None:
     """Import the files named in ``CAUSALBALD_PLUGINS`` that have not been imported yet."""
     for part in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
         path = Path(part).resolve()
-        module_name = f"causalbald_plugin_{path.stem}"
+        module_name = f"causalbald_plugin_{path.stem}_{crc32(str(path).encode())}"  # equal names in two folders differ
         if module_name in sys.modules:
             continue
         spec = importlib.util.spec_from_file_location(module_name, path)

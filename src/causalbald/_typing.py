@@ -9,6 +9,5 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 Treatment = NDArray[np.intp]
 AnyArray = NDArray[Any]

@@ -1,4 +1,4 @@
-"""One round of active learning: fit, score, choose. Campaigns and experiments share it."""
+"""One round after a fit: score a pool, choose a batch. Campaigns and experiments share it."""
 
 from __future__ import annotations
 

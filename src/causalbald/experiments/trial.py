@@ -83,21 +83,6 @@ def run_trial(
     weight = propensity
     if track == "paper" and temperature and propensity is not None:
         weight = _untempered(check_probability(propensity, len(pool)), pool.t, temperature)
-
-    def choose(fitted: CateEstimator, measured: Positions, step: int) -> Positions:
-        return loop.choose(
-            fitted,
-            pool.x,
-            pool.t,
-            function,
-            batch_size,
-            available=np.setdiff1d(np.arange(len(pool)), measured),
-            rng=generator(seed, "choose", step),
-            batch=batch,
-            temperature=temperature,
-            propensity=weight,
-        )
-
     acquired = [warm_start_positions(pool.t, warm_start, seed)]
     rows = []
     for step in range(steps + 1):
@@ -106,7 +91,19 @@ def run_trial(
         fitted = _fit(template, benchmark, measured, track)
         fit_done = perf_counter()
         if step < steps:
-            acquired.append(choose(fitted, measured, step))
+            chosen = loop.choose(
+                fitted,
+                pool.x,
+                pool.t,
+                function,
+                batch_size,
+                available=np.setdiff1d(np.arange(len(pool)), measured),
+                rng=generator(seed, "choose", step),
+                batch=batch,
+                temperature=temperature,
+                propensity=weight,
+            )
+            acquired.append(chosen)
         seconds = {"seconds_fit": fit_done - started, "seconds_score": perf_counter() - fit_done}
         rows.append({"step": step, **_describe(fitted, benchmark, measured, propensity), **seconds})
         if progress is not None:
