@@ -2,8 +2,8 @@
 
     python benchmarks/kernels.py        # does only what is missing in that table
 
-Seeds 1000 to 1009. The choice was made after seeing them, and synthetic seeds 0 to 11 as well; benchmarks/fresh_seeds.py
-checks it on seeds that nothing was chosen on.
+Seeds 1000 to 1009. The choice was made after seeing them, and synthetic seeds 0 to 11 as well;
+benchmarks/fresh_seeds.py checks it on seeds that nothing was chosen on.
 """
 
 from __future__ import annotations
