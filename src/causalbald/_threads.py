@@ -7,6 +7,19 @@ from contextlib import contextmanager
 
 
 @contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Lower torch's number of threads, never raise it, and restore it afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(before, threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def one_thread() -> Iterator[None]:
     """Cap all thread pools at one, and restore them afterwards."""
     import torch

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from causalbald._typing import Array, Positions, Treatment
+from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald.errors import InputError
 
 _MAX_NAMED = 3
@@ -33,7 +33,7 @@ def check_covariates(values: Any, name: str = "X", *, columns: int | None = None
     if matrix.ndim != 2:
         raise InputError(
             f"{name} has shape {matrix.shape}, but a table of units by covariates (N, D) is needed. "
-            "One covariate is a column: X.reshape(-1, 1). Images are not supported by this model."
+            "One covariate is a column: X.reshape(-1, 1). Images (N, C, H, W) need a model that takes them: due or ensemble."
         )
     if matrix.shape[1] == 0 or matrix.shape[0] == 0:
         raise InputError(f"{name} has shape {matrix.shape}: give at least one row and one covariate.")
@@ -48,6 +48,36 @@ def check_covariates(values: Any, name: str = "X", *, columns: int | None = None
             "Impute them or drop the column."
         )
     return matrix
+
+
+def check_inputs(
+    values: Any, name: str = "X", *, images: bool, shape: tuple[int, ...] | None = None
+) -> AnyArray:
+    """Return a table (N, D) as float64 or, where ``images`` are taken, images (N, C, H, W) as float32.
+
+    ``shape`` is that of one unit, if it is known.
+    """
+    dimensions = np.ndim(values) if not hasattr(values, "columns") else 2
+    if dimensions == 4 and images:
+        return _check_images(values, name, shape)
+    if shape is not None and len(shape) == 3:
+        raise InputError(f"{name} must be images (N, {', '.join(map(str, shape))}), got {np.shape(values)}.")
+    return check_covariates(values, name, columns=None if shape is None else shape[0])
+
+
+def _check_images(values: Any, name: str, shape: tuple[int, ...] | None) -> AnyArray:
+    try:
+        pixels = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is not numeric ({error}).") from None
+    if pixels.size == 0:
+        raise InputError(f"{name} has shape {pixels.shape}: give at least one image.")
+    if shape is not None and pixels.shape[1:] != shape:
+        raise InputError(f"{name} has units of shape {pixels.shape[1:]}, but {shape} is needed.")
+    bad = ~np.isfinite(pixels).all(axis=(1, 2, 3))
+    if bad.any():
+        raise InputError(f"{name} has images with missing or infinite pixels ({_examples(bad)}).")
+    return pixels
 
 
 def check_vector(values: Any, name: str, length: int | None = None) -> Array:
@@ -119,6 +149,26 @@ def check_int(value: Any, name: str, *, low: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
         raise InputError(f"{name} must be an integer of at least {low}, got {value!r}.")
     return int(value)
+
+
+def check_number(
+    value: Any, name: str, *, low: float = -np.inf, above: float = -np.inf, below: float = np.inf
+) -> float:
+    """Return ``value`` as a finite number with low <= value < below and value > above."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
+        raise InputError(f"{name} must be a number, got {value!r}.")
+    if not (low <= value < below and value > above):
+        limits = [f"at least {low:g}"] * (low > -np.inf) + [f"above {above:g}"] * (above > -np.inf)
+        limits += [f"below {below:g}"] * (below < np.inf)
+        raise InputError(f"{name} must be {' and '.join(limits)}, got {value!r}.")
+    return float(value)
+
+
+def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    return str(value)
 
 
 def check_alpha(alpha: float) -> float:

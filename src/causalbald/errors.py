@@ -15,6 +15,10 @@ class UnknownNameError(InputError):
     """No acquisition function, model or data set has this name; the message lists those that exist."""
 
 
+class TrainingError(CausalBaldError, RuntimeError):
+    """A model could not be trained on these labels; the message says what to change."""
+
+
 class CausalBaldWarning(UserWarning):
     """Base of this package's warnings."""
 

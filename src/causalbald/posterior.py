@@ -121,6 +121,17 @@ class Posterior:
             self.n_draws,
         )
 
+    def rescaled(self, scale: float, shift: float) -> Posterior:
+        """Return the belief in another unit of the outcome: scale * outcome + shift."""
+        return Posterior(
+            self.mean * scale + shift,
+            self.factor * scale,
+            self.residual * scale**2,
+            self.noise * scale**2,
+            self.link,
+            self.n_draws,
+        )
+
     @cached_property
     def latent_covariance(self) -> Array:
         """Covariance of the Gaussian belief between a unit's arms, (N, K, K)."""

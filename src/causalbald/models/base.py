@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,11 +12,11 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from causalbald._typing import Array, Treatment
+from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import (
     check_alpha,
     check_both_arms,
-    check_covariates,
+    check_inputs,
     check_treatment,
     check_vector,
 )
@@ -27,26 +27,28 @@ _CHUNK = 4096
 
 
 class Labelled(NamedTuple):
-    """Measured units: outcome y (n,), arm t (n,), covariates x (n, D)."""
+    """Measured units: outcome y (n,), arm t (n,), covariates x (n, D) or images (n, C, H, W)."""
 
     y: Array
     t: Treatment
-    x: Array
+    x: AnyArray
 
 
 class CateEstimator(BaseEstimator, ABC):
     """Base of all models. A subclass implements ``_fit`` and ``_posterior`` on checked arrays.
 
-    ``joint=False`` permits ``_posterior`` to leave out covariances between units; a model may ignore it.
+    ``joint=False`` permits ``_posterior`` to leave out covariances between units; a model may ignore it. A model that
+    sets ``accepts_images`` also takes covariates of shape (N, C, H, W), which it gets as float32.
     """
 
+    accepts_images: ClassVar[bool] = False
     random_state: int
 
     @abstractmethod
-    def _fit(self, data: Labelled, pool: Array, validation: Labelled | None) -> None: ...
+    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None: ...
 
     @abstractmethod
-    def _posterior(self, x: Array, *, joint: bool) -> Posterior: ...
+    def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior: ...
 
     def fit(
         self,
@@ -65,23 +67,23 @@ class CateEstimator(BaseEstimator, ABC):
             Measured outcomes, in their own unit.
         T : (n,)
             Arm of each measured unit, 0 or 1; both must occur.
-        X : (n, D) array or DataFrame
+        X : (n, D) array or DataFrame, or images (n, C, H, W) where the model takes them
             Covariates of the measured units.
-        pool : (N, D), optional
+        pool : like X, optional
             Covariates of everyone who might be measured: needs no outcomes, sharpens scaling and joint beliefs.
         validation : (Y, T, X), optional
             Labelled units for early stopping. They cost money too; models that can do without ignore them.
         """
-        x = check_covariates(X)
+        x = check_inputs(X, images=self.accepts_images)
         data = Labelled(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
         check_both_arms(data.t)
-        self.n_features_in_ = x.shape[1]
-        others = x if pool is None else check_covariates(pool, "pool", columns=x.shape[1])
+        self.n_features_in_, self._shape = x.shape[1], x.shape[1:]
+        others = x if pool is None else self._check_alike(pool, "pool")
         self._fit(data, others, None if validation is None else self._check_validation(validation))
         return self
 
     def posterior(self, X: Any, *, joint: bool = True) -> Posterior:
-        """Return the belief about the expected outcomes of all units in ``X`` (N, D).
+        """Return the belief about the expected outcomes of all units in ``X`` (N, D) or (N, C, H, W).
 
         With ``joint=False`` beliefs about single units are the same, but covariances between units may be missing;
         enough for scores and effects of single units, and faster.
@@ -122,14 +124,17 @@ class CateEstimator(BaseEstimator, ABC):
         x = self._check_new(X)
         return (self._posterior(x[start : start + _CHUNK], joint=False) for start in range(0, len(x), _CHUNK))
 
-    def _check_new(self, X: Any) -> Array:
+    def _check_new(self, X: Any) -> AnyArray:
         check_is_fitted(self)
-        return check_covariates(X, columns=self.n_features_in_)
+        return self._check_alike(X, "X")
+
+    def _check_alike(self, X: Any, name: str) -> AnyArray:
+        return check_inputs(X, name, images=self.accepts_images, shape=self._shape)
 
     def _check_validation(self, validation: tuple[ArrayLike, ArrayLike, Any]) -> Labelled:
         if len(validation) != 3:
             raise InputError("validation must be a triple (Y, T, X).")
-        x = check_covariates(validation[2], "validation X", columns=self.n_features_in_)
+        x = self._check_alike(validation[2], "validation X")
         y = check_vector(validation[0], "validation Y", len(x))
         return Labelled(y, check_treatment(validation[1], len(x), "validation T"), x)
 

@@ -50,6 +50,11 @@ class Hyperparameters:
         left, right = self.weights[:, arm_x], self.weights[:, arm_z]
         return (self.parts(x, z) * left[:, :, None] * right[:, None, :]).sum(0)
 
+    def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
+        """Return the kernel (K, r, n) between sites u (r, D) with arms and units z (n, D) under each arm."""
+        parts, at_sites = self.parts(u, z), self.weights[:, arm]
+        return torch.stack([(parts * (at_sites * w[:, None])[:, :, None]).sum(0) for w in self.weights.T])
+
 
 @dataclass(frozen=True)
 class Prior:

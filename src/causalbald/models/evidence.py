@@ -18,19 +18,21 @@ class _LogEvidence(torch.autograd.Function):
     def forward(ctx: Any, covariance: Tensor, y: Tensor) -> Tensor:
         root = torch.linalg.cholesky(covariance)
         precision = torch.cholesky_inverse(root)
-        alpha = precision @ y
+        alpha = (precision @ y[..., None])[..., 0]
         ctx.save_for_backward(precision, alpha)
-        value: Tensor = -0.5 * (y @ alpha) - root.diagonal().log().sum() - 0.5 * len(y) * _LOG_2PI
-        return value
+        volume = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return -0.5 * (y * alpha).sum(-1) - volume - 0.5 * y.shape[-1] * _LOG_2PI
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         precision, alpha = ctx.saved_tensors
-        return 0.5 * gradients[0] * (torch.outer(alpha, alpha) - precision), -gradients[0] * alpha
+        weight = gradients[0][..., None]
+        outer = alpha[..., :, None] * alpha[..., None, :]
+        return 0.5 * weight[..., None] * (outer - precision), -weight * alpha
 
 
 def log_evidence(covariance: Tensor, y: Tensor) -> Tensor:
-    """Return log N(y; 0, covariance) for y (n,) and a covariance (n, n) that includes the noise."""
+    """Return log N(y; 0, covariance) for y (..., n) and covariances (..., n, n) that include the noise."""
     value: Tensor = _LogEvidence.apply(covariance, y)  # type: ignore[no-untyped-call]
     return value
 

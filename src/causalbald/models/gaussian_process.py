@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,35 +11,16 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from causalbald._random import generator
-from causalbald._typing import Array, Positions, Treatment
+from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
 from causalbald.models.base import CateEstimator, Labelled
 from causalbald.models.effect_kernel import ARMS, Hyperparameters, Prior
 from causalbald.models.evidence import collapsed_bound, log_evidence
 from causalbald.models.registry import register
-from causalbald.models.sites import SiteBelief, independent_sites
+from causalbald.models.sites import Sites
 from causalbald.posterior import Posterior
 
 _SCOUT_ITERATIONS = 20
-
-
-@dataclass(frozen=True)
-class _Sites:
-    """Where the belief is held, x (R, D) and arm (R,), and the belief there."""
-
-    x: Tensor
-    arm: Tensor
-    belief: SiteBelief
-
-    @classmethod
-    def after_labels(cls, h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, core: Tensor, extra: Tensor) -> _Sites:
-        """Return the belief after labels, at those labels that are ``core`` and at ``extra`` points in both arms."""
-        u = torch.cat([x[core], *([extra] * ARMS)])
-        u_arm = torch.cat([arm[core], *(torch.full((len(extra),), a) for a in range(ARMS))])
-        keep = independent_sites(h.kernel(u, u_arm, u, u_arm))
-        u, u_arm = u[keep], u_arm[keep]
-        k_uu, k_uf = h.kernel(u, u_arm, u, u_arm), h.kernel(u, u_arm, x, arm)
-        return cls(u, u_arm, SiteBelief.from_labels(k_uu, k_uf, h.noise[arm], y - h.means[arm]))
 
 
 @register("gp")
@@ -82,7 +62,7 @@ class GaussianProcess(CateEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: Array, validation: Labelled | None) -> None:
+    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
         for name in ("sites", "max_exact", "inducing", "max_iter"):
             check_int(getattr(self, name), name, low=1)
         self.x_mean_, self.x_scale_ = pool.mean(axis=0), _scale(pool)
@@ -96,10 +76,10 @@ class GaussianProcess(CateEstimator):
         exact = len(y) <= self.max_exact
         core = torch.arange(len(y)) if exact else subset
         extra = self._standardise(pool[np.sort(chosen)])
-        self.joint_ = _Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra)
+        self.joint_ = Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra)
         # With all labels among the sites, further sites do not change the belief about a single unit.
         self.marginal_ = (
-            _Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra[:0]) if exact else self.joint_
+            Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra[:0]) if exact else self.joint_
         )
 
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
@@ -121,21 +101,10 @@ class GaussianProcess(CateEstimator):
         self.n_iter_ = int(found.nit)
         return prior.unpack(torch.as_tensor(found.x))
 
-    def _posterior(self, x: Array, *, joint: bool) -> Posterior:
-        h, z, scale = self.hyperparameters_, self._standardise(x), self.y_scale_
+    def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         sites = self.joint_ if joint else self.marginal_
-        parts = h.parts(sites.x, z)
-        by_site = h.weights[:, sites.arm]
-        kernels = [(parts * (by_site * h.weights[:, a : a + 1])[:, :, None]).sum(0) for a in range(ARMS)]
-        mean, factor, explained = zip(*(sites.belief.project(k) for k in kernels), strict=True)
-        roots = torch.stack(explained)
-        residual = h.between_arms - torch.einsum("arn,brn->nab", roots, roots)
-        return Posterior(
-            mean=(torch.stack(mean, 1) + h.means).numpy() * scale + self.y_mean_,
-            factor=torch.stack(factor).permute(2, 0, 1).contiguous().numpy() * scale,
-            residual=_positive(residual).numpy() * scale**2,
-            noise=h.noise.numpy() * scale**2,
-        )
+        belief = sites.posterior(self.hyperparameters_, self._standardise(x), joint=joint)
+        return belief.rescaled(self.y_scale_, self.y_mean_)
 
     def _standardise(self, x: Array) -> Tensor:
         return torch.as_tensor((x - self.x_mean_) / self.x_scale_)
@@ -182,10 +151,3 @@ def _scale(x: Array) -> Array:
     sd = x.std(axis=0)
     constant = sd <= 1e-12 * np.maximum(np.abs(x).max(axis=0), 1.0)
     return np.where(constant, 1.0, sd)
-
-
-def _positive(residual: Tensor) -> Tensor:
-    """Return 2 x 2 matrices made positive semi-definite where rounding errors left them slightly not so."""
-    root = residual.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
-    limit = root[:, :, None] * root[:, None, :]
-    return torch.minimum(torch.maximum(residual, -limit), limit)

@@ -7,14 +7,38 @@ covariances between units are exact up to what the sites do not explain.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
+from causalbald.posterior import Link, Posterior
+
 # Sites that the others explain up to this share of the prior variance add nothing but rounding errors.
 _REDUNDANT = 1e-10
+
+
+class Process(Protocol):
+    """A Gaussian process over units and arms, in standard units."""
+
+    @property
+    def means(self) -> Tensor:
+        """Prior mean per arm, (K,)."""
+
+    @property
+    def noise(self) -> Tensor:
+        """Noise variance per arm, (K,)."""
+
+    @property
+    def between_arms(self) -> Tensor:
+        """Prior covariance of one unit's outcomes, (K, K)."""
+
+    def kernel(self, x: Tensor, arm_x: Tensor, z: Tensor, arm_z: Tensor) -> Tensor:
+        """Return the kernel (n, m) between units x (n, D) and z (m, D) with arms (n,) and (m,)."""
+
+    def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
+        """Return the kernel (K, r, n) between sites u (r, D) with arms (r,) and units z (n, D) under each arm."""
 
 
 def independent_sites(k_uu: Tensor) -> Tensor:
@@ -26,27 +50,70 @@ def independent_sites(k_uu: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SiteBelief:
-    """Posterior of a process at sites u given labels f, in whitened form.
+    """Gaussian belief N(mean, spread spreadᵀ) about the whitened process root⁻¹ f(u) at sites u, root = chol(K_uu)."""
 
-    With root = chol(K_uu) and W = root⁻¹ K_uf / noise^½, inner = chol(I + W Wᵀ): this is the optimal
-    variational posterior of Titsias (2009), and the exact one when the labels are among the sites.
-    """
-
-    root: Tensor
-    inner: Tensor
-    weights: Tensor
+    root: Tensor  # (R, R)
+    mean: Tensor  # (R,)
+    spread: Tensor  # (R, R)
 
     @classmethod
     def from_labels(cls, k_uu: Tensor, k_uf: Tensor, noise: Tensor, y: Tensor) -> Self:
-        """Return the belief after labels y (n,), given minus the prior mean; sites must be independent."""
+        """Return the belief after labels y (n,), given minus the prior mean; sites must be independent.
+
+        With W = root⁻¹ K_uf / noise^½ the covariance is (I + W Wᵀ)⁻¹: the optimal variational posterior of
+        Titsias (2009), and the exact one when the labels are among the sites.
+        """
         root = torch.linalg.cholesky(k_uu)
         weighted = torch.linalg.solve_triangular(root, k_uf, upper=False) / noise.sqrt()
-        inner = torch.linalg.cholesky(torch.eye(len(k_uu), dtype=y.dtype) + weighted @ weighted.T)
-        mean = (weighted @ (y / noise.sqrt()))[:, None]
-        return cls(root, inner, torch.linalg.solve_triangular(inner, mean, upper=False)[:, 0])
+        eye = torch.eye(len(k_uu), dtype=y.dtype)
+        inner = torch.linalg.cholesky(eye + weighted @ weighted.T)
+        spread = torch.linalg.solve_triangular(inner, eye, upper=False).T
+        return cls(root, spread @ (spread.T @ (weighted @ (y / noise.sqrt()))), spread)
 
     def project(self, k_us: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return mean (s,), factor (R, s) and explained prior root (R, s) at points with kernel k_us (R, s)."""
         explained = torch.linalg.solve_triangular(self.root, k_us, upper=False)
-        factor = torch.linalg.solve_triangular(self.inner, explained, upper=False)
-        return self.weights @ factor, factor, explained
+        return self.mean @ explained, self.spread.T @ explained, explained
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Where the belief is held, x (R, D) and arm (R,), and the belief there."""
+
+    x: Tensor
+    arm: Tensor
+    belief: SiteBelief
+
+    @classmethod
+    def after_labels(cls, h: Process, x: Tensor, arm: Tensor, y: Tensor, core: Tensor, extra: Tensor) -> Self:
+        """Return the belief after labels, at those labels that are ``core`` and at ``extra`` points in both arms."""
+        arms = range(len(h.means))
+        u = torch.cat([x[core], *(extra for _ in arms)])
+        u_arm = torch.cat([arm[core], *(torch.full((len(extra),), a) for a in arms)])
+        keep = independent_sites(h.kernel(u, u_arm, u, u_arm))
+        u, u_arm = u[keep], u_arm[keep]
+        k_uu, k_uf = h.kernel(u, u_arm, u, u_arm), h.kernel(u, u_arm, x, arm)
+        return cls(u, u_arm, SiteBelief.from_labels(k_uu, k_uf, h.noise[arm], y - h.means[arm]))
+
+    def posterior(self, h: Process, z: Tensor, *, joint: bool, link: Link = "identity") -> Posterior:
+        """Return the belief about units z (N, D) in standard units; without ``joint``, each unit by itself."""
+        projected = [self.belief.project(k) for k in h.by_arm(self.x, self.arm, z)]
+        mean, factor, explained = (torch.stack(parts) for parts in zip(*projected, strict=True))
+        residual = h.between_arms - torch.einsum("arn,brn->nab", explained, explained)
+        if not joint:
+            residual = residual + torch.einsum("arn,brn->nab", factor, factor)
+            factor = factor[:, :0]
+        return Posterior(
+            mean=(mean.T + h.means).numpy(),
+            factor=factor.permute(2, 0, 1).contiguous().numpy(),
+            residual=_positive(residual).numpy(),
+            noise=h.noise.numpy(),
+            link=link,
+        )
+
+
+def _positive(residual: Tensor) -> Tensor:
+    """Return 2 x 2 matrices made positive semi-definite where rounding errors left them slightly not so."""
+    root = residual.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
+    limit = root[:, :, None] * root[:, None, :]
+    return torch.minimum(torch.maximum(residual, -limit), limit)

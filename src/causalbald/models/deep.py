@@ -1,0 +1,162 @@
+"""What the deep models share: scaling, held-out labels, networks' sizes, presets and devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from causalbald._random import generator
+from causalbald._threads import at_most
+from causalbald._typing import AnyArray, Array, Positions, Treatment
+from causalbald._validation import check_choice, check_int, check_number
+from causalbald.errors import InputError, UnknownNameError
+from causalbald.models.base import CateEstimator, Labelled
+from causalbald.models.nn.encoders import Architecture
+from causalbald.models.nn.study import Labels, Rows, Study
+from causalbald.models.nn.streams import Streams
+from causalbald.models.nn.training import Schedule
+
+Outcome = Literal["auto", "continuous", "binary"]
+ARMS = 2
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Standard units: covariates by the pool (images: by channel), outcomes by the labels bought so far."""
+
+    x_mean: Array
+    x_scale: Array
+    y_mean: float
+    y_scale: float
+
+    @classmethod
+    def of(cls, pool: AnyArray, y: Array, *, binary: bool) -> Scaling:
+        """Return the scaling that a pool and measured outcomes call for; binary outcomes stay as they are."""
+        axes = (0,) if pool.ndim == 2 else (0, 2, 3)
+        mean = pool.mean(axis=axes, keepdims=True, dtype=np.float64)[0]
+        scale = pool.std(axis=axes, keepdims=True, dtype=np.float64)[0]
+        constant = scale <= 1e-12 * np.maximum(np.abs(mean), 1.0)
+        sd = float(y.std())
+        no_spread = binary or sd <= 1e-12 * max(float(np.abs(y).max()), 1.0)
+        return cls(
+            mean, np.where(constant, 1.0, scale), 0.0 if binary else float(y.mean()), 1.0 if no_spread else sd
+        )
+
+    def covariates(self, x: AnyArray) -> Tensor:
+        """Return covariates (N, ...) in standard units, float32."""
+        return torch.as_tensor((x - self.x_mean) / self.x_scale, dtype=torch.float32)
+
+    def outcomes(self, y: Array) -> Tensor:
+        """Return outcomes (N,) in standard units, float32."""
+        return torch.as_tensor((y - self.y_mean) / self.y_scale, dtype=torch.float32)
+
+
+class DeepEstimator(CateEstimator):
+    """Base of models with networks. Parameters are explained by the subclasses."""
+
+    accepts_images = True
+    presets: ClassVar[dict[str, dict[str, Any]]]
+
+    members: int
+    hidden: int
+    depth: int
+    negative_slope: float
+    dropout: float
+    spectral_norm: float | None
+    batch_size: int
+    learning_rate: float
+    epoch_steps: int
+    patience: int
+    max_epochs: int
+    max_validation: int
+    encoder: nn.Module | None
+    outcome: Outcome
+    device: str
+
+    @classmethod
+    def preset(cls, name: str, **options: Any) -> Self:
+        """Return an estimator with the paper's hyper-parameters for one of its data sets.
+
+        ``options`` are further parameters, e.g. ``random_state``, and win over the preset's.
+        """
+        if name not in cls.presets:
+            raise UnknownNameError(f"no preset {name!r} of {cls.__name__}: choose one of {', '.join(cls.presets)}.")
+        return cls(**{**cls.presets[name], **options})
+
+    @property
+    def _architecture(self) -> Architecture:
+        gain = None if self.spectral_norm is None else check_number(self.spectral_norm, "spectral_norm", above=0.0)
+        return Architecture(
+            hidden=check_int(self.hidden, "hidden", low=8),
+            depth=check_int(self.depth, "depth", low=1),
+            slope=check_number(self.negative_slope, "negative_slope"),
+            dropout=check_number(self.dropout, "dropout", low=0.0, below=1.0),
+            coefficient=gain,
+        )
+
+    @property
+    def _schedule(self) -> Schedule:
+        every = check_int(self.epoch_steps, "epoch_steps", low=1)
+        epochs = check_int(self.max_epochs, "max_epochs", low=1)
+        return Schedule(every * epochs, every, check_int(self.patience, "patience", low=1))
+
+    def _streams(self, purpose: str, members: int) -> Streams:
+        return Streams([int(generator(self.random_state, purpose, m).integers(2**62)) for m in range(members)])
+
+    def _decay(self, labels: int) -> float:
+        return 0.5 * (1 - self.dropout) / labels
+
+    def _is_binary(self, y: Array) -> bool:
+        check_choice(self.outcome, "outcome", ("auto", "continuous", "binary"))
+        only_two = bool(np.isin(y, (0.0, 1.0)).all())
+        if self.outcome == "binary" and not only_two:
+            raise InputError(f"outcome='binary', but Y has other values than 0 and 1: {y[~np.isin(y, (0, 1))][0]:g}.")
+        return only_two and self.outcome != "continuous"
+
+    def _device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            return torch.empty(0, device=self.device).device
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"device {self.device!r} is not available here ({error}). Use 'auto' or 'cpu'.") from None
+
+    def _prepare(
+        self, data: Labelled, pool: AnyArray, validation: Labelled | None
+    ) -> tuple[Labels, Labels | None]:
+        """Fix the scaling and return bought labels, and free ones, in standard units on the device."""
+        self.shape_ = data.x.shape[1:]
+        self.binary_ = self._is_binary(data.y)
+        self.scaling_ = Scaling.of(pool, data.y, binary=self.binary_)
+        return self._labels(data), None if validation is None else self._labels(validation)
+
+    def _labels(self, data: Labelled) -> Labels:
+        x, t, y = self.scaling_.covariates(data.x), torch.as_tensor(data.t), self.scaling_.outcomes(data.y)
+        device = self._device()
+        return Labels(x.to(device), t.to(device), y.to(device))
+
+    def _study(self, labels: Labels, free: Labels | None, members: int) -> Study:
+        """Return who trains on what: members stop on ``free`` labels, or each on its own share of the bought ones."""
+        rng, device = generator(self.random_state, "held-out"), labels.y.device
+        limit = check_int(self.max_validation, "max_validation", low=1)
+        everyone = np.arange(len(labels))
+        if free is not None:
+            looked_at = np.sort(rng.permutation(len(free))[:limit])
+            return Study(labels, Rows.of([everyone] * members, device), free, Rows.of([looked_at] * members, device))
+        fold = _deal(labels.t.cpu().numpy(), max(members, 2), rng)
+        held = [np.flatnonzero(fold == m)[:limit] for m in range(members)]
+        train = [np.flatnonzero(fold != m) for m in range(members)]
+        return Study(labels, Rows.of(train, device), labels, Rows.of(held, device))
+
+
+def _deal(treatment: Treatment, folds: int, rng: np.random.Generator) -> Positions:
+    """Return a random fold per label, each arm dealt evenly over the folds."""
+    order = rng.permutation(len(treatment))
+    by_arm = order[np.argsort(treatment[order], kind="stable")]
+    fold = np.empty(len(treatment), dtype=np.intp)
+    fold[by_arm] = np.arange(len(treatment)) % folds
+    return fold

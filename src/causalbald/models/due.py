@@ -1,0 +1,260 @@
+"""Deep-kernel Gaussian process of both potential outcomes (DUE), trained without free labels where none are given."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from torch import Tensor, nn
+
+from causalbald._random import generator
+from causalbald._typing import AnyArray
+from causalbald._validation import check_choice, check_int, check_number
+from causalbald.errors import InputError
+from causalbald.models.base import Labelled
+from causalbald.models.deep import DeepEstimator, Outcome
+from causalbald.models.nn.deep_kernel import DeepKernel, MemberKernel
+from causalbald.models.nn.kernels import KERNELS
+from causalbald.models.nn.objectives import Evidence, Variational
+from causalbald.models.nn.study import Labels, Study
+from causalbald.models.nn.training import Schedule, adam, train
+from causalbald.models.registry import register
+from causalbald.models.sites import SiteBelief, Sites
+from causalbald.posterior import Posterior
+
+Inference = Literal["auto", "collapsed", "minibatch"]
+# A step of the evidence has no noise from a sampled belief and bears a larger rate than one of the paper's bound.
+_COLLAPSED_RATE = 5.0
+_GP_RATE = 2.0
+_CHUNK = 4096
+
+
+@register("due")
+class DeepKernelGP(DeepEstimator):
+    """Gaussian process on features of a residual network whose layers' gain is limited; takes tables and images.
+
+    Training stops where held-out labels are expected to be most likely. With ``validation`` those are given. Without,
+    each of ``folds`` networks holds out its share of the bought labels, and ``members`` networks are then trained on
+    all of them for as long as the folds needed on average; the belief is the mixture of the members'.
+
+    Parameters
+    ----------
+    inference : "auto", "collapsed" or "minibatch"
+        ``collapsed`` integrates the process out and trains the kernel alone, on the evidence of random batches;
+        ``minibatch`` is the paper's variational bound, also for binary outcomes. ``auto`` takes the first where it can.
+    kernel : "rbf", "matern12", "matern32" or "matern52"
+    members, folds : int
+    inducing : int
+        Inducing points of the bound, and labels that stand for all beyond ``max_exact``.
+    sites : int
+        Units of the pool, in both arms, through which covariances between units run.
+    max_exact : int
+        Labels up to which beliefs per unit are exact.
+    hidden, depth : int
+        Units of a layer (images: eight times the channels of the first stage) and layers (stages) of the encoder.
+    negative_slope : float
+        Of the leaky ReLU; 0 is ReLU, a negative number stands for ELU.
+    dropout : float
+    spectral_norm : float, optional
+        Largest gain of a layer; None for no limit.
+    batch_size : int, optional
+        Labels in a step; None takes all, for the evidence.
+    learning_rate : float
+        Of the encoder with the paper's bound; the process has twice, the evidence five times that.
+    epoch_steps, patience, max_epochs : int
+        Steps between looks at held-out labels, looks without a better one after which a member stops, and the limit.
+    max_validation : int
+        Held-out labels looked at.
+    encoder : torch.nn.Module, optional
+        Your own, from (n, ...) to features (n, F); each member trains a copy.
+    outcome : "auto", "continuous" or "binary"
+        ``auto`` takes outcomes that are all 0 or 1 as binary.
+    device : str
+        ``auto`` takes a GPU if there is one.
+    random_state : int
+    """
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "synthetic": {
+            "kernel": "rbf",
+            "inducing": 20,
+            "hidden": 100,
+            "dropout": 0.2,
+            "depth": 3,
+            "batch_size": 200,
+            "spectral_norm": 0.95,
+            "learning_rate": 0.001,
+            "negative_slope": 0.0,
+        },
+        "ihdp": {
+            "kernel": "matern32",
+            "inducing": 100,
+            "hidden": 200,
+            "dropout": 0.1,
+            "depth": 3,
+            "batch_size": 100,
+            "spectral_norm": 0.95,
+            "learning_rate": 0.001,
+            "negative_slope": -1.0,
+        },
+        "cmnist": {
+            "kernel": "rbf",
+            "inducing": 100,
+            "hidden": 200,
+            "dropout": 0.05,
+            "depth": 2,
+            "batch_size": 64,
+            "spectral_norm": 3.0,
+            "learning_rate": 0.001,
+            "negative_slope": -1.0,
+        },
+    }
+
+    def __init__(
+        self,
+        *,
+        inference: Inference = "auto",
+        kernel: str = "matern32",
+        members: int = 4,
+        folds: int = 4,
+        inducing: int = 512,
+        sites: int = 256,
+        max_exact: int = 1000,
+        hidden: int = 200,
+        depth: int = 3,
+        negative_slope: float = -1.0,
+        dropout: float = 0.1,
+        spectral_norm: float | None = 0.95,
+        batch_size: int | None = 64,
+        learning_rate: float = 1e-3,
+        epoch_steps: int = 10,
+        patience: int = 4,
+        max_epochs: int = 500,
+        max_validation: int = 500,
+        encoder: nn.Module | None = None,
+        outcome: Outcome = "auto",
+        device: str = "auto",
+        random_state: int = 0,
+    ) -> None:
+        self.inference = inference
+        self.kernel = kernel
+        self.members = members
+        self.folds = folds
+        self.inducing = inducing
+        self.sites = sites
+        self.max_exact = max_exact
+        self.hidden = hidden
+        self.depth = depth
+        self.negative_slope = negative_slope
+        self.dropout = dropout
+        self.spectral_norm = spectral_norm
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.epoch_steps = epoch_steps
+        self.patience = patience
+        self.max_epochs = max_epochs
+        self.max_validation = max_validation
+        self.encoder = encoder
+        self.outcome = outcome
+        self.device = device
+        self.random_state = random_state
+
+    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
+        for name in ("sites", "max_exact", "inducing", "members"):
+            check_int(getattr(self, name), name, low=1)
+        check_choice(self.kernel, "kernel", tuple(KERNELS))
+        labels, free = self._prepare(data, pool, validation)
+        self.collapsed_ = self._is_collapsed()
+        schedule = self._schedule
+        if free is not None:
+            objective, self.steps_ = self._train("member", self._study(labels, free, self.members), schedule)
+        else:
+            folds = check_int(self.folds, "folds", low=2)
+            _, stops = self._train("fold", self._study(labels, None, folds), schedule)
+            steps = max(1, round(float(np.mean(stops))))
+            objective, _ = self._train("member", Study.of_all(labels, self.members), schedule, steps=steps)
+            self.steps_ = [steps] * self.members
+        self.network_ = objective.network
+        rng = generator(self.random_state, "sites")
+        chosen = np.sort(rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False))
+        self._believe(objective, labels, self.scaling_.covariates(pool[chosen]), rng)
+
+    def _is_collapsed(self) -> bool:
+        check_choice(self.inference, "inference", ("auto", "collapsed", "minibatch"))
+        if self.binary_ and self.inference == "collapsed":
+            raise InputError("binary outcomes need inference='minibatch' (or 'auto'): their evidence has no closed form.")
+        return not self.binary_ and self.inference != "minibatch"
+
+    def _train(
+        self, purpose: str, study: Study, schedule: Schedule, steps: int | None = None
+    ) -> tuple[Evidence | Variational, list[int]]:
+        """Train a network per member, stopped on what the study holds out or after a given number of steps."""
+        rate = check_number(self.learning_rate, "learning_rate", above=0.0)
+        streams = self._streams(purpose, len(study.train.lengths))
+        network = DeepKernel(self.shape_, self._architecture, streams, self.kernel, self.encoder)
+        network = network.to(self._device())
+        rng = generator(self.random_state, purpose, "rows")
+        start = study.train.at_most(self.max_exact, rng)
+        first = study.labels.take(start.index)
+        network.start_at(first.x)
+        decay = self._decay(len(study.labels))
+        objective: Evidence | Variational
+        if self.collapsed_:
+            objective = Evidence(network, study, self.batch_size, start)
+            optimiser = adam(network, network.encoder, _COLLAPSED_RATE * rate, decay=decay, gain=_GP_RATE)
+        else:
+            size = check_int(self.batch_size, "batch_size", low=1)
+            objective = Variational(network, study, size, self._points(network, first), binary=self.binary_)
+            optimiser = adam(objective, network.encoder, rate, decay=decay, gain=_GP_RATE)
+        trained = network if isinstance(objective, Evidence) else objective
+        if steps is None:
+            return objective, train(trained, optimiser, objective.loss, schedule, objective.held_out)
+        return objective, train(trained, optimiser, objective.loss, Schedule(steps, steps, 1))
+
+    def _points(self, network: DeepKernel, labels: Labels) -> Tensor:
+        """Return where inducing points start: cluster centres of the features, with any treatment from 0 to 1."""
+        with torch.no_grad():
+            features = network.encoder(labels.x).cpu().numpy()
+        count = min(self.inducing, features.shape[1])
+        centres = [
+            KMeans(count, n_init=1, random_state=self.random_state).fit(member).cluster_centers_ for member in features
+        ]
+        points = torch.as_tensor(np.stack(centres), dtype=torch.float32)
+        treatment = network.streams.uniform((count, 1)) * network.log_treatment.detach().exp().cpu()
+        return torch.cat([points, treatment], -1).to(labels.y.device)
+
+    @torch.no_grad()
+    def _believe(self, objective: Evidence | Variational, labels: Labels, pool: Tensor, rng: np.random.Generator) -> None:
+        """Fix each member's belief at its sites; ``marginal_`` suffices for single units."""
+        self.kernels_ = self.network_.member_kernels()
+        if isinstance(objective, Variational):
+            roots = objective.prior_root().cpu()
+            points, means = objective.points.double().cpu(), objective.mean.double().cpu()
+            spreads = objective.root.tril().double().cpu()
+            self.joint_ = [
+                Sites(p[:, :-1], p[:, -1] / kernel.treatment, SiteBelief(r, m, s))
+                for kernel, p, r, m, s in zip(self.kernels_, points, roots, means, spreads, strict=True)
+            ]
+            self.marginal_ = self.joint_
+            return
+        exact = len(labels) <= self.max_exact
+        core = torch.as_tensor(np.sort(rng.permutation(len(labels))[: len(labels) if exact else self.inducing]))
+        known, extra = self.network_.encode(labels.x), self.network_.encode(pool)
+        t, y = labels.t.cpu(), labels.y.double().cpu()
+
+        def sites(member: int, kernel: MemberKernel, more: Tensor) -> Sites:
+            return Sites.after_labels(kernel, known[member], t, y, core, more)
+
+        self.joint_ = [sites(m, kernel, extra[m]) for m, kernel in enumerate(self.kernels_)]
+        self.marginal_ = [sites(m, k, extra[m, :0]) for m, k in enumerate(self.kernels_)] if exact else self.joint_
+
+    def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
+        features = self.network_.encode(self.scaling_.covariates(x))
+        held = self.joint_ if joint else self.marginal_
+        members = [
+            sites.posterior(kernel, z, joint=joint, link="probit" if self.binary_ else "identity")
+            for sites, kernel, z in zip(held, self.kernels_, features, strict=True)
+        ]
+        return Posterior.mixture(members).rescaled(self.scaling_.y_scale, self.scaling_.y_mean)

@@ -1,0 +1,123 @@
+"""What a deep kernel is trained for: the evidence of random batches, or the variational bound of the paper."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from causalbald.models.evidence import log_evidence
+from causalbald.models.nn.deep_kernel import DeepKernel
+from causalbald.models.nn.study import Labels, Rows, Study
+
+_LOG_2PI = math.log(2 * math.pi)
+_JITTER = 1e-5
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
+
+
+class Evidence:
+    """Evidence of random batches: the process is integrated out exactly, nothing but the kernel is learned.
+
+    A new batch each step, without repetition, keeps the encoder from fitting the labels one by one, which the
+    evidence of all labels at once rewards. ``condition_on`` are the labels that predict the held-out ones.
+    """
+
+    def __init__(self, network: DeepKernel, study: Study, batch_size: int | None, condition_on: Rows) -> None:
+        self.network, self.study = network, study
+        self.batch_size = len(study.labels) if batch_size is None else batch_size
+        self.condition_on = condition_on
+
+    def loss(self) -> Tensor:
+        """Return minus the log evidence per label, (M,)."""
+        batch = self.study.batch(self.network.streams, self.batch_size, repeat=False)
+        features = self.network.features(batch.x, batch.t)
+        covariance = self.network.covariance(features, features) + torch.diag_embed(self.network.noise(batch.t))
+        return -log_evidence(covariance, batch.y - self.network.mean(batch.t)) / batch.y.shape[1]
+
+    def held_out(self) -> Tensor:
+        """Return the expected log-likelihood per held-out label, (M,)."""
+        known = self.study.labels.take(self.condition_on.index)
+        new = self.study.held.take(self.study.held_rows.index)
+        mean, variance = self._predict(known, new)
+        noise = self.network.noise(new.t).double()
+        return self.study.held_rows.mean(gaussian_expectation(new.y, mean, variance, noise))
+
+    def _predict(self, known: Labels, new: Labels) -> tuple[Tensor, Tensor]:
+        network, keep = self.network, self.condition_on.counts.double()
+        a, b = network.features(known.x, known.t), network.features(new.x, new.t)
+        noise = network.noise(known.t).double() * keep + (1 - keep)
+        prior = network.covariance(a, a).double() * keep[:, :, None] * keep[:, None, :]
+        root = torch.linalg.cholesky(prior + torch.diag_embed(noise))
+        both = torch.cat([network.covariance(a, b).double(), (known.y - network.mean(known.t)).double()[:, :, None]], 2)
+        solved = torch.linalg.solve_triangular(root, both * keep[:, :, None], upper=False)
+        towards, residual = solved[:, :, :-1], solved[:, :, -1:]
+        variance = network.log_variance.exp()[:, 0].double() - towards.square().sum(1)
+        return network.mean(new.t) + (towards * residual).sum(1), variance.clamp_min(0.0)
+
+
+class Variational(nn.Module):
+    """The paper's bound with inducing points: for more labels than one batch holds, and for binary outcomes.
+
+    The belief about the whitened process at the inducing points is N(mean, root rootᵀ); it is learned along with
+    the points and the kernel.
+    """
+
+    def __init__(self, network: DeepKernel, study: Study, batch_size: int, points: Tensor, *, binary: bool) -> None:
+        super().__init__()
+        members, inducing, _ = points.shape
+        self.network, self.study, self.batch_size, self.binary = network, study, batch_size, binary
+        self.points = nn.Parameter(points)
+        self.mean = nn.Parameter(torch.zeros(members, inducing, device=points.device))
+        self.root = nn.Parameter(torch.eye(inducing, device=points.device).repeat(members, 1, 1))
+
+    def loss(self) -> Tensor:
+        """Return minus the bound per label, (M,)."""
+        batch = self.study.batch(self.network.streams, self.batch_size, repeat=True)
+        labels = torch.as_tensor(self.study.train.lengths, device=batch.y.device)
+        return self.divergence() / labels - self.expected(batch).mean(1)
+
+    def held_out(self) -> Tensor:
+        """Return the expected log-likelihood per held-out label, (M,)."""
+        new = self.study.held.take(self.study.held_rows.index)
+        return self.study.held_rows.mean(self.expected(new))
+
+    def expected(self, labels: Labels) -> Tensor:
+        """Return each label's expected log-likelihood, (M, n)."""
+        mean, variance = self._moments(self.network.features(labels.x, labels.t))
+        mean = mean + self.network.mean(labels.t)
+        if self.binary:
+            return probit_expectation(labels.y, mean, variance)
+        return gaussian_expectation(labels.y, mean, variance, self.network.noise(labels.t))
+
+    def divergence(self) -> Tensor:
+        """Return the divergence of the belief at the inducing points from the prior, (M,)."""
+        root = self.root.tril()
+        volume = root.diagonal(dim1=1, dim2=2).square().clamp_min(1e-30).log().sum(1)
+        return 0.5 * (root.square().sum((1, 2)) + self.mean.square().sum(1) - self.mean.shape[1] - volume)
+
+    def prior_root(self) -> Tensor:
+        """Return the Cholesky factor of the prior covariance at the inducing points, (M, m, m), double precision."""
+        covariance = self.network.covariance(self.points, self.points).double()
+        jitter = _JITTER * self.network.log_variance.exp().double()
+        return torch.linalg.cholesky(covariance + jitter * torch.eye(covariance.shape[-1]).to(covariance))
+
+    def _moments(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        across = self.network.covariance(self.points, features).double()
+        explained = torch.linalg.solve_triangular(self.prior_root(), across, upper=False).to(features)
+        spread = self.root.tril().mT @ explained
+        variance = self.network.log_variance.exp()[:, 0] - explained.square().sum(1) + spread.square().sum(1)
+        return (self.mean[:, :, None] * explained).sum(1), variance.clamp_min(1e-8)
+
+
+def gaussian_expectation(y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
+    """Return E log N(y; f, noise) for f ~ N(mean, variance)."""
+    return -0.5 * (_LOG_2PI + noise.log() + ((y - mean).square() + variance) / noise)
+
+
+def probit_expectation(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return E log P(y | f) for f ~ N(mean, variance) and P(1 | f) = Phi(f), by quadrature."""
+    points, weights = torch.as_tensor(_POINTS).to(mean), torch.as_tensor(_WEIGHTS / _WEIGHTS.sum()).to(mean)
+    scores = mean[..., None] + variance.sqrt()[..., None] * points
+    return torch.special.log_ndtr((2 * y - 1)[..., None] * scores) @ weights

@@ -1,0 +1,40 @@
+"""One random stream per member, so that a member's result does not depend on who is trained beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class Streams:
+    """Random numbers for M members: every draw has a leading member axis, row m from member m's own stream."""
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def __len__(self) -> int:
+        return len(self._generators)
+
+    def uniform(self, shape: Sequence[int], *, low: float = 0.0, high: float = 1.0) -> Tensor:
+        """Return uniform draws, (M, *shape)."""
+        return low + (high - low) * torch.stack([torch.rand(*shape, generator=g) for g in self._generators])
+
+    def normal(self, shape: Sequence[int]) -> Tensor:
+        """Return standard normal draws, (M, *shape)."""
+        return torch.stack([torch.randn(*shape, generator=g) for g in self._generators])
+
+    def integers(self, high: Sequence[int], size: int) -> Tensor:
+        """Return draws with repetition from range(high[m]), (M, size)."""
+        draws = zip(high, self._generators, strict=True)
+        return torch.stack([torch.randint(h, (size,), generator=g) for h, g in draws])
+
+    def subsets(self, high: Sequence[int], size: int) -> Tensor:
+        """Return ``size`` different members of range(high[m]), (M, size)."""
+        draws = zip(high, self._generators, strict=True)
+        return torch.stack([torch.randperm(h, generator=g)[:size] for h, g in draws])
+
+    def seed(self, member: int) -> int:
+        """Return a fresh seed from one member's stream."""
+        return int(torch.randint(2**62, (1,), generator=self._generators[member]))

@@ -1,0 +1,84 @@
+"""Who trains on which labels, and who is stopped on which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from causalbald._typing import Positions
+from causalbald.models.nn.streams import Streams
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels in standard units: x (n, ...), t (n,), y (n,)."""
+
+    x: Tensor
+    t: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, rows: Tensor) -> Labels:
+        """Return the labels at ``rows``, of any shape."""
+        return Labels(self.x[rows], self.t[rows], self.y[rows])
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of labels for each member: index (M, r), and 1 where a row counts, 0 where it only fills up."""
+
+    index: Tensor
+    counts: Tensor
+
+    @classmethod
+    def of(cls, members: Sequence[Positions], device: torch.device) -> Rows:
+        """Return the rows of each member, filled up to the length of the longest."""
+        longest = max(len(rows) for rows in members)
+        index = np.stack([np.resize(rows, longest) for rows in members])
+        counts = np.stack([np.arange(longest) < len(rows) for rows in members])
+        return cls(torch.as_tensor(index, device=device), torch.as_tensor(counts, dtype=torch.float32, device=device))
+
+    def at_most(self, limit: int, rng: np.random.Generator) -> Rows:
+        """Return at most ``limit`` of each member's rows, chosen at random."""
+        columns = np.sort(rng.permutation(min(self.lengths))[:limit]) if self.index.shape[1] > limit else slice(None)
+        return Rows(self.index[:, columns], self.counts[:, columns])
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many rows count, per member."""
+        return [int(n) for n in self.counts.sum(1)]
+
+    def mean(self, score: Tensor) -> Tensor:
+        """Return the mean (M,) of scores (M, r) over the rows that count."""
+        return (score * self.counts).sum(1) / self.counts.sum(1)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a network is trained on, and what it is stopped on: rows per member of two sets of labels."""
+
+    labels: Labels
+    train: Rows
+    held: Labels
+    held_rows: Rows
+
+    @classmethod
+    def of_all(cls, labels: Labels, members: int) -> Study:
+        """Return the study in which every member trains on all labels and nothing is held out."""
+        rows = Rows.of([np.arange(len(labels))] * members, labels.y.device)
+        return cls(labels, rows, labels, rows)
+
+    def batch(self, streams: Streams, size: int, *, repeat: bool) -> Labels:
+        """Return random training labels of each member, (M, b); without repetition b is at most what all have."""
+        lengths = self.train.lengths
+        if repeat:
+            drawn = streams.integers(lengths, min(size, max(lengths)))
+        else:
+            drawn = streams.subsets(lengths, min(size, *lengths))
+        return self.labels.take(self.train.index.gather(1, drawn.to(self.train.index.device)))
