@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
 from causalbald._typing import Array, Positions
-from causalbald._validation import check_covariates, check_positions, check_probability, check_treatment
+from causalbald._validation import check_inputs, check_positions, check_probability, check_treatment
 from causalbald.errors import InputError
 from causalbald.models.base import CateEstimator
 from causalbald.selection import select, select_greedy
@@ -30,7 +30,7 @@ def score_pool(
 ) -> Array:
     """Return the score of every unit of a pool, (N,), in chunks where the acquisition function allows it."""
     function = acq.get(acquisition)
-    x = check_covariates(X)
+    x = check_inputs(X, images=model.accepts_images)
     arm = check_treatment(treatment, len(x))
     pi = None if propensity is None else check_probability(propensity, len(x))
     if not function.pointwise:
@@ -64,7 +64,7 @@ def choose(
     ----------
     model : CateEstimator
         Fitted on what has been measured so far.
-    X : (N, D), treatment : (N,)
+    X : (N, D) or (N, C, H, W), treatment : (N,)
         The whole pool.
     acquisition : str or callable
     size : int
@@ -86,7 +86,7 @@ def choose(
         In the order of choice.
     """
     function = acq.get(acquisition)
-    x = check_covariates(X)
+    x = check_inputs(X, images=model.accepts_images)
     arm = check_treatment(treatment, len(x))
     waiting = check_positions(pending, len(x), "pending")
     open_units = np.setdiff1d(check_positions(available, len(x), "available"), waiting)

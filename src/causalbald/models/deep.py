@@ -104,6 +104,11 @@ class DeepEstimator(CateEstimator):
         epochs = check_int(self.max_epochs, "max_epochs", low=1)
         return Schedule(every * epochs, every, check_int(self.patience, "patience", low=1))
 
+    @property
+    def _chunk(self) -> int:
+        """Units to pass through a network at a time. Large activations would go back to the system after each layer."""
+        return 4096 if len(self.shape_) == 1 else 64
+
     def _streams(self, purpose: str, members: int) -> Streams:
         return Streams([int(generator(self.random_state, purpose, m).integers(2**62)) for m in range(members)])
 

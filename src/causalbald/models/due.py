@@ -26,9 +26,8 @@ from causalbald.posterior import Posterior
 
 Inference = Literal["auto", "collapsed", "minibatch"]
 # A step of the evidence has no noise from a sampled belief and bears a larger rate than one of the paper's bound.
-_COLLAPSED_RATE = 5.0
+_COLLAPSED_RATE = 10.0
 _GP_RATE = 2.0
-_CHUNK = 4096
 
 
 @register("due")
@@ -45,7 +44,10 @@ class DeepKernelGP(DeepEstimator):
         ``collapsed`` integrates the process out and trains the kernel alone, on the evidence of random batches;
         ``minibatch`` is the paper's variational bound, also for binary outcomes. ``auto`` takes the first where it can.
     kernel : "rbf", "matern12", "matern32" or "matern52"
-    members, folds : int
+    members : int, optional
+        Networks whose beliefs are mixed; by default 2 if ``validation`` is given, else 4.
+    folds : int
+        Networks that find out, each on its share of the bought labels, how long to train.
     inducing : int
         Inducing points of the bound, and labels that stand for all beyond ``max_exact``.
     sites : int
@@ -62,7 +64,7 @@ class DeepKernelGP(DeepEstimator):
     batch_size : int, optional
         Labels in a step; None takes all, for the evidence.
     learning_rate : float
-        Of the encoder with the paper's bound; the process has twice, the evidence five times that.
+        Of the encoder with the paper's bound; the process has twice, the evidence ten times that.
     epoch_steps, patience, max_epochs : int
         Steps between looks at held-out labels, looks without a better one after which a member stops, and the limit.
     max_validation : int
@@ -117,7 +119,7 @@ class DeepKernelGP(DeepEstimator):
         *,
         inference: Inference = "auto",
         kernel: str = "matern32",
-        members: int = 4,
+        members: int | None = None,
         folds: int = 4,
         inducing: int = 512,
         sites: int = 256,
@@ -162,20 +164,22 @@ class DeepKernelGP(DeepEstimator):
         self.random_state = random_state
 
     def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
-        for name in ("sites", "max_exact", "inducing", "members"):
+        for name in ("sites", "max_exact", "inducing"):
             check_int(getattr(self, name), name, low=1)
         check_choice(self.kernel, "kernel", tuple(KERNELS))
         labels, free = self._prepare(data, pool, validation)
         self.collapsed_ = self._is_collapsed()
         schedule = self._schedule
+        default = 4 if free is None else 2
+        members = default if self.members is None else check_int(self.members, "members", low=1)
         if free is not None:
-            objective, self.steps_ = self._train("member", self._study(labels, free, self.members), schedule)
+            objective, self.steps_ = self._train("member", self._study(labels, free, members), schedule)
         else:
             folds = check_int(self.folds, "folds", low=2)
             _, stops = self._train("fold", self._study(labels, None, folds), schedule)
             steps = max(1, round(float(np.mean(stops))))
-            objective, _ = self._train("member", Study.of_all(labels, self.members), schedule, steps=steps)
-            self.steps_ = [steps] * self.members
+            objective, _ = self._train("member", Study.of_all(labels, members), schedule, steps=steps)
+            self.steps_ = [steps] * members
         self.network_ = objective.network
         rng = generator(self.random_state, "sites")
         chosen = np.sort(rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False))
@@ -241,7 +245,7 @@ class DeepKernelGP(DeepEstimator):
             return
         exact = len(labels) <= self.max_exact
         core = torch.as_tensor(np.sort(rng.permutation(len(labels))[: len(labels) if exact else self.inducing]))
-        known, extra = self.network_.encode(labels.x), self.network_.encode(pool)
+        known, extra = self.network_.encode(labels.x, self._chunk), self.network_.encode(pool, self._chunk)
         t, y = labels.t.cpu(), labels.y.double().cpu()
 
         def sites(member: int, kernel: MemberKernel, more: Tensor) -> Sites:
@@ -251,7 +255,7 @@ class DeepKernelGP(DeepEstimator):
         self.marginal_ = [sites(m, k, extra[m, :0]) for m, k in enumerate(self.kernels_)] if exact else self.joint_
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        features = self.network_.encode(self.scaling_.covariates(x))
+        features = self.network_.encode(self.scaling_.covariates(x), self._chunk)
         held = self.joint_ if joint else self.marginal_
         members = [
             sites.posterior(kernel, z, joint=joint, link="probit" if self.binary_ else "identity")

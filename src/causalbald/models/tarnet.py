@@ -18,8 +18,6 @@ from causalbald.models.nn.training import adam, train
 from causalbald.models.registry import register
 from causalbald.posterior import Posterior
 
-_CHUNK = 512
-
 
 @register("ensemble")
 class TarnetEnsemble(DeepEstimator):
@@ -116,10 +114,10 @@ class TarnetEnsemble(DeepEstimator):
             batch = study.batch(streams, size, repeat=True)
             return -head.log_likelihood(self.network_.own_arm(batch.x, batch.t), batch.y).mean(1)
 
-        held = study.held.take(study.held_rows.index)
-
         def held_out() -> torch.Tensor:
-            return study.held_rows.mean(head.log_likelihood(self.network_.own_arm(held.x, held.t), held.y))
+            chunks = (study.held.take(rows) for rows in study.held_rows.index.split(self._chunk, 1))
+            scores = [head.log_likelihood(self.network_.own_arm(part.x, part.t), part.y) for part in chunks]
+            return study.held_rows.mean(torch.cat(scores, 1))
 
         optimiser = adam(self.network_, self.network_, rate, decay=self._decay(len(labels)))
         self.steps_ = train(self.network_, optimiser, loss, self._schedule, held_out)
@@ -139,7 +137,7 @@ class TarnetEnsemble(DeepEstimator):
 
     @torch.no_grad()
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        parts = [self._moments(x[start : start + _CHUNK]) for start in range(0, len(x), _CHUNK)]
+        parts = [self._moments(x[start : start + self._chunk]) for start in range(0, len(x), self._chunk)]
         mean, variance = (np.concatenate(values, axis=1) for values in zip(*parts, strict=True))
         s = self.scaling_
         return Posterior.from_draws(

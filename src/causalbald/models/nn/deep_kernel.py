@@ -13,7 +13,6 @@ from causalbald.models.nn.kernels import KERNELS, squared_distances
 from causalbald.models.nn.streams import Streams
 
 ARMS = 2
-_CHUNK = 1024
 # Of a standardised outcome. Keeps covariances invertible in single precision.
 _LEAST_NOISE = 1e-4
 
@@ -54,8 +53,8 @@ class DeepKernel(nn.Module):
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the kernel (M, n, m) between features a (M, n, F + 1) and b (M, m, F + 1)."""
-        scale = self.log_lengthscale.neg().exp()
-        return self.log_variance.exp() * KERNELS[self.kernel_name](squared_distances(a * scale, b * scale))
+        squared = squared_distances(a, b) * (-2 * self.log_lengthscale).exp()
+        return self.log_variance.exp() * KERNELS[self.kernel_name](squared)
 
     def mean(self, t: Tensor) -> Tensor:
         """Return the prior mean (M, n) under arms t (M, n)."""
@@ -81,11 +80,11 @@ class DeepKernel(nn.Module):
         return [MemberKernel(self.kernel_name, *rest) for rest in zip(*values, strict=True)]
 
     @torch.no_grad()
-    def encode(self, x: Tensor) -> Tensor:
-        """Return features (M, n, F) of the same units x (n, ...) for every member, in chunks, on the CPU."""
+    def encode(self, x: Tensor, chunk: int) -> Tensor:
+        """Return features (M, n, F) of the same units x (n, ...) for every member, on the CPU, ``chunk`` at a time."""
         self.eval()
         device, members = self.means.device, len(self.means)
-        parts = [self.encoder(part.to(device).expand(members, *part.shape)).cpu() for part in x.split(_CHUNK)]
+        parts = [self.encoder(part.to(device).expand(members, *part.shape)).cpu() for part in x.split(chunk)]
         return torch.cat(parts, 1).double()
 
 

@@ -168,4 +168,4 @@ def dropout(x: Tensor, rate: float, streams: Streams, training: bool) -> Tensor:
     if rate == 0.0 or not training:
         return x
     kept = streams.uniform(x.shape[1:]) >= rate
-    return x * kept.to(x) / (1 - rate)
+    return x * (kept.to(x) / (1 - rate))

@@ -44,25 +44,23 @@ class Dense(nn.Module):
         if coefficient is not None:
             self.register_buffer("gain_vector", _unit(streams.normal((*stack, outputs, 1))))
             for _ in range(_FIRST_ITERATIONS):
-                self._iterate()
+                self.gain()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (M, *stack, n, inputs); a missing or unit stack axis is shared."""
-        return x @ self.normalised() + self.bias
+        mapped = x @ self.weight
+        if self.coefficient is not None:
+            # Dividing the outputs costs less than dividing the weight: a batch has fewer rows than a layer.
+            mapped = mapped / (self.gain() / self.coefficient).clamp_min(1.0)
+        return mapped + self.bias
 
-    def normalised(self) -> Tensor:
-        """Return the weight that is applied."""
-        if self.coefficient is None:
-            return self.weight
-        if self.training:
-            self._iterate()
-        left = _unit((self.weight @ self.gain_vector).detach())
-        gain = left.mT @ self.weight @ self.gain_vector
-        return self.weight / (gain / self.coefficient).clamp_min(1.0)
-
-    @torch.no_grad()
-    def _iterate(self) -> None:
-        self.gain_vector.copy_(_unit(self.weight.mT @ _unit(self.weight @ self.gain_vector)))
+    def gain(self) -> Tensor:
+        """Return the largest singular values, (M, *stack, 1, 1), after one more power iteration while training."""
+        with torch.no_grad():
+            left = _unit(self.weight @ self.gain_vector)
+            if self.training:
+                self.gain_vector.copy_(_unit(self.weight.mT @ left))
+        return left.mT @ self.weight @ self.gain_vector
 
 
 class Convolution(nn.Conv2d):

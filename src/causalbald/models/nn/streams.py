@@ -19,7 +19,8 @@ class Streams:
 
     def uniform(self, shape: Sequence[int], *, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Return uniform draws, (M, *shape)."""
-        return low + (high - low) * torch.stack([torch.rand(*shape, generator=g) for g in self._generators])
+        draws = torch.stack([torch.rand(*shape, generator=g) for g in self._generators])
+        return draws if (low, high) == (0.0, 1.0) else low + (high - low) * draws
 
     def normal(self, shape: Sequence[int]) -> Tensor:
         """Return standard normal draws, (M, *shape)."""

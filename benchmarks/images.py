@@ -1,0 +1,108 @@
+"""Fit 500 labelled MNIST images and score 35,000: seconds, peak memory and test error. Run by `make bench-images`.
+
+    python benchmarks/images.py --data-dir FOLDER --model due --schedule ours --track paid
+
+FOLDER holds the four original MNIST files. `--schedule paper` is the original's (100 batches an epoch; patience 5
+for due, 20 for the ensemble); it takes long, once is enough. Rows are added to results/models/images.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import resource
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import expit
+
+from causalbald import loop, metrics
+from causalbald._typing import AnyArray
+from causalbald.datasets import Benchmark, Split
+from causalbald.datasets.synthetic import response
+from causalbald.models import CateEstimator, DeepKernelGP, TarnetEnsemble
+
+RESULTS = Path(__file__).parent.parent / "results" / "models" / "images.csv"
+
+
+def read_idx(path: Path) -> AnyArray:
+    with gzip.open(path) as file:
+        header = file.read(4)
+        shape = [int.from_bytes(file.read(4), "big") for _ in range(header[3])]
+        return np.frombuffer(file.read(), dtype=np.uint8).reshape(shape)
+
+
+def latent(images: AnyArray, digit: AnyArray, mean: AnyArray, sd: AnyArray) -> AnyArray:
+    """Return phi: the digit's tenth of [-3, 3], and within it the image's mean intensity among its digit's."""
+    intensity = (images.mean((1, 2)) - mean[digit]) / sd[digit]
+    within = (np.clip(intensity, -1.4, 1.4) + 1.4) / 2.8
+    return np.asarray(-3 + 0.6 * (digit + within))
+
+
+def load(folder: Path, seed: int) -> Benchmark:
+    rng = np.random.default_rng(seed)
+    images = {k: read_idx(folder / f"{k}-images-idx3-ubyte.gz") / np.float32(255) for k in ("train", "t10k")}
+    digits = {k: read_idx(folder / f"{k}-labels-idx1-ubyte.gz").astype(int) for k in ("train", "t10k")}
+    groups = [images["train"][digits["train"] == c].mean((1, 2)) for c in range(10)]
+    mean, sd = np.array([g.mean() for g in groups]), np.array([g.std() for g in groups])
+
+    def split(kind: str, rows: AnyArray) -> Split:
+        phi = latent(images[kind][rows], digits[kind][rows], mean, sd)
+        pi = expit(2 * phi + 0.5)
+        t = rng.binomial(1, pi).astype(np.intp)
+        mu0, mu1 = response(phi, 0), response(phi, 1)
+        pixels = ((images[kind][rows] - 0.1307) / 0.3081)[:, None].astype(np.float32)
+        return Split(pixels, t, np.where(t == 1, mu1, mu0) + rng.normal(size=len(t)), mu0, mu1, pi)
+
+    order = rng.permutation(len(digits["train"]))
+    parts = [split("train", order[:35_000]), split("train", order[35_000:50_000]), split("t10k", np.arange(10_000))]
+    return Benchmark("cmnist", *parts)
+
+
+def make(model: str, schedule: str, seed: int) -> CateEstimator:
+    options: dict[str, Any] = {"random_state": seed}
+    if schedule == "paper":
+        options |= {"epoch_steps": 100, "max_epochs": 500, "max_validation": 5_000}
+        options |= {"patience": 5, "inference": "minibatch", "members": 1} if model == "due" else {"patience": 20}
+    return {"due": DeepKernelGP, "ensemble": TarnetEnsemble}[model].preset("cmnist", **options)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--model", choices=["due", "ensemble"], required=True)
+    parser.add_argument("--schedule", choices=["ours", "paper"], default="ours")
+    parser.add_argument("--track", choices=["paid", "paper"], default="paid")
+    parser.add_argument("--labels", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
+    a = parser.parse_args()
+    torch.set_num_threads(a.threads)
+    data = load(a.data_dir, a.seed)
+    known, free = data.pool.take(np.random.default_rng(a.seed).permutation(len(data.pool))[: a.labels]), data.validation
+    validation = (free.y, free.t, free.x) if a.track == "paper" else None
+    model = make(a.model, a.schedule, a.seed)
+    started = perf_counter()
+    model.fit(known.y, known.t, X=known.x, pool=data.pool.x, validation=validation)
+    fitted = perf_counter()
+    loop.score_pool(model, data.pool.x, data.pool.t, "mu-rho-bald")
+    scored = perf_counter()
+    row = {
+        **{k: getattr(a, k) for k in ("model", "schedule", "track", "labels", "seed")},
+        "seconds_fit": round(fitted - started, 1),
+        "seconds_score": round(scored - fitted, 1),
+        "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
+        "sqrt_pehe": round(metrics.sqrt_pehe(model.effect(data.test.x), data.test.effect), 3),
+        "steps": int(np.mean(getattr(model, "steps_", [0]))),
+    }
+    print(row)
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame([row]).to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
+
+
+if __name__ == "__main__":
+    main()
