@@ -42,6 +42,11 @@ KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def squared_distances(x: Tensor, z: Tensor) -> Tensor:
-    """Return squared distances (..., n, m) between rows of x (..., n, F) and z (..., m, F)."""
+    """Return squared distances (..., n, m) between rows of x (..., n, F) and z (..., m, F).
+
+    Both are centred first: features that lie far from the origin but near each other would cancel.
+    """
+    centre = z.detach().mean(-2, keepdim=True)
+    x, z = x - centre, z - centre
     cross = x @ z.mT
     return (x.square().sum(-1)[..., :, None] + z.square().sum(-1)[..., None, :] - 2 * cross).clamp_min(0.0)

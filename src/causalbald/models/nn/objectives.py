@@ -99,12 +99,13 @@ class Variational(nn.Module):
 
     def prior_root(self) -> Tensor:
         """Return the Cholesky factor of the prior covariance at the inducing points, (M, m, m), double precision."""
-        covariance = self.network.covariance(self.points, self.points).double()
+        points = self.points.double()
+        covariance = self.network.covariance(points, points)
         jitter = _JITTER * self.network.log_variance.exp().double()
         return torch.linalg.cholesky(covariance + jitter * torch.eye(covariance.shape[-1]).to(covariance))
 
     def _moments(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        across = self.network.covariance(self.points, features).double()
+        across = self.network.covariance(self.points.double(), features.double())
         explained = torch.linalg.solve_triangular(self.prior_root(), across, upper=False).to(features)
         spread = self.root.tril().mT @ explained
         variance = self.network.log_variance.exp()[:, 0] - explained.square().sum(1) + spread.square().sum(1)
