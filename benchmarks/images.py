@@ -68,7 +68,7 @@ def make(model: str, schedule: str, seed: int) -> CateEstimator:
     if schedule == "paper":
         options |= {"epoch_steps": 100, "max_epochs": 500, "max_validation": 5_000}
         options |= {"patience": 5, "inference": "minibatch", "members": 1} if model == "due" else {"patience": 20}
-    return {"due": DeepKernelGP, "ensemble": TarnetEnsemble}[model].preset("cmnist", **options)
+    return DeepKernelGP.preset("cmnist", **options) if model == "due" else TarnetEnsemble.preset("cmnist", **options)
 
 
 def main() -> None:

@@ -39,6 +39,9 @@ SETTINGS = {
 class _Linear(nn.Linear):
     """Linear layer with soft spectral normalisation, one power iteration a step."""
 
+    u: Tensor
+    v: Tensor
+
     def __init__(self, inputs: int, outputs: int, coefficient: float = 0.95) -> None:
         super().__init__(inputs, outputs)
         self.coefficient = coefficient
@@ -60,7 +63,8 @@ class _Residual(nn.Module):
         self.inner = nn.Sequential(activation, nn.Dropout(dropout), _Linear(width, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.inner(x)
+        outputs: Tensor = x + self.inner(x)
+        return outputs
 
 
 class _Process(gpytorch.models.ApproximateGP):

@@ -33,7 +33,8 @@ def check_covariates(values: Any, name: str = "X", *, columns: int | None = None
     if matrix.ndim != 2:
         raise InputError(
             f"{name} has shape {matrix.shape}, but a table of units by covariates (N, D) is needed. "
-            "One covariate is a column: X.reshape(-1, 1). Images (N, C, H, W) need a model that takes them: due or ensemble."
+            "One covariate is a column: X.reshape(-1, 1). "
+            "Images (N, C, H, W) need a model that takes them: due or ensemble."
         )
     if matrix.shape[1] == 0 or matrix.shape[0] == 0:
         raise InputError(f"{name} has shape {matrix.shape}: give at least one row and one covariate.")
@@ -50,9 +51,7 @@ def check_covariates(values: Any, name: str = "X", *, columns: int | None = None
     return matrix
 
 
-def check_inputs(
-    values: Any, name: str = "X", *, images: bool, shape: tuple[int, ...] | None = None
-) -> AnyArray:
+def check_inputs(values: Any, name: str = "X", *, images: bool, shape: tuple[int, ...] | None = None) -> AnyArray:
     """Return a table (N, D) as float64 or, where ``images`` are taken, images (N, C, H, W) as float32.
 
     ``shape`` is that of one unit, if it is known.

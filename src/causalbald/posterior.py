@@ -10,11 +10,11 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr, ndtri, stdtrit
 
 from causalbald._gaussian import bivariate_cdf
 from causalbald._typing import AnyArray, Array
-from causalbald._validation import check_int, check_positions, check_vector
+from causalbald._validation import check_alpha, check_int, check_positions, check_vector
 from causalbald.errors import ApproximationWarning, InputError
 
 Link = Literal["identity", "probit"]
@@ -189,6 +189,14 @@ class Posterior:
         """Variance of the belief about the effect, (N,)."""
         c = self.covariance
         return np.maximum(c[:, 0, 0] + c[:, 1, 1] - c[:, 0, 1] - c[:, 1, 0], 0.0)
+
+    def quantile(self, alpha: float) -> float:
+        """Return how many standard deviations an interval with error probability ``alpha`` reaches to each side.
+
+        Of a normal distribution for a closed form; of Student's t for S draws, whose spread is itself an estimate.
+        """
+        level = 1 - check_alpha(alpha) / 2
+        return float(ndtri(level) if self.n_draws is None else stdtrit(self.n_draws - 1, level))
 
     @cached_property
     def residual_share(self) -> float:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from causalbald._registry import Registry
-from causalbald._typing import Array, Treatment
+from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import (
     check_both_arms,
-    check_covariates,
+    check_inputs,
     check_int,
     check_probability,
     check_treatment,
@@ -24,9 +24,11 @@ from causalbald.errors import InputError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Units with their truth: covariates x (N, D), arm t, outcome y, expected outcomes mu0 and mu1, all (N,)."""
+    """Units with their truth: covariates x (N, D) or images (N, C, H, W), and per unit (N,) arm t, outcome y, and
+    expected outcomes mu0 and mu1.
+    """
 
-    x: Array
+    x: AnyArray
     t: Treatment
     y: Array
     mu0: Array
@@ -43,7 +45,8 @@ class Split:
         return len(self.t)
 
     def __repr__(self) -> str:
-        return f"Split(units={len(self)}, covariates={self.x.shape[1]}, treated={int(self.t.sum())})"
+        what = f"covariates={self.x.shape[1]}" if self.x.ndim == 2 else f"image={self.x.shape[1:]}"
+        return f"Split(units={len(self)}, {what}, treated={int(self.t.sum())})"
 
     def take(self, positions: ArrayLike) -> Split:
         """Return the units at ``positions``."""
@@ -82,7 +85,7 @@ class Benchmark:
         """
         from sklearn.model_selection import train_test_split
 
-        covariates = check_covariates(x, "x")
+        covariates = check_inputs(x, "x", images=True)
         n = len(covariates)
         seed = check_int(seed, "seed", low=0)
         everyone = Split(

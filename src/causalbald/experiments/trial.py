@@ -16,9 +16,9 @@ from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions, Treatment
 from causalbald._validation import check_both_arms, check_int, check_probability
-from causalbald.datasets import Benchmark
+from causalbald.datasets import Benchmark, Split
 from causalbald.errors import InputError
-from causalbald.models import CateEstimator, PropensityModel, make_model
+from causalbald.models import CateEstimator, PropensityModel, PropensityNetwork, make_model
 
 Track = Literal["paid", "paper"]
 OVERLAP = (0.1, 0.9)
@@ -79,7 +79,7 @@ def run_trial(
     if batch == "softmax" and temperature is None:
         temperature = function.temperature
     if propensity is None and (pool.propensity is None or "propensity" in function.needs):
-        propensity = PropensityModel(random_state=seed).fit(pool.x, pool.t).cross_fitted_
+        propensity = _propensity(pool, seed)
     weight = propensity
     if track == "paper" and temperature and propensity is not None:
         weight = _untempered(check_probability(propensity, len(pool)), pool.t, temperature)
@@ -111,6 +111,12 @@ def run_trial(
     table = pd.DataFrame(rows)
     table.attrs["acquired"] = [[int(p) for p in positions] for positions in acquired]
     return table
+
+
+def _propensity(pool: Split, seed: int) -> Array:
+    model = PropensityModel(random_state=seed) if pool.x.ndim == 2 else PropensityNetwork(random_state=seed)
+    cross_fitted: Array = model.fit(pool.x, pool.t).cross_fitted_
+    return cross_fitted
 
 
 def warm_start_positions(treatment: Treatment, size: int, seed: int) -> Positions:

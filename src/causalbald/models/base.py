@@ -8,13 +8,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import (
-    check_alpha,
     check_both_arms,
     check_inputs,
     check_treatment,
@@ -105,10 +103,10 @@ class CateEstimator(BaseEstimator, ABC):
         Each interval holds the unit's *expected* effect with posterior probability 1 - alpha, given the model;
         outcome noise is not part of it, and the intervals do not hold jointly.
         """
-        z, sign = ndtri(1 - check_alpha(alpha) / 2), self._sign(T0, T1)
-        parts = [(p.effect_mean, np.sqrt(p.effect_variance)) for p in self._chunks(X)]
-        mean, sd = (np.concatenate(values) for values in zip(*parts, strict=True))
-        return sign * mean - z * sd, sign * mean + z * sd
+        sign = self._sign(T0, T1)
+        parts = [(p.effect_mean, p.quantile(alpha) * np.sqrt(p.effect_variance)) for p in self._chunks(X)]
+        mean, reach = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return sign * mean - reach, sign * mean + reach
 
     def ate(self, X: Any, *, T0: int = 0, T1: int = 1) -> float:
         """Return the expected average effect over the units in ``X``."""
@@ -116,9 +114,10 @@ class CateEstimator(BaseEstimator, ABC):
 
     def ate_interval(self, X: Any, *, T0: int = 0, T1: int = 1, alpha: float = 0.05) -> tuple[float, float]:
         """Return a credible interval for the average effect over ``X``, from the joint belief about all units."""
-        z, sign = float(ndtri(1 - check_alpha(alpha) / 2)), self._sign(T0, T1)
-        mean, variance = self.posterior(X).average_effect()
-        return sign * mean - z * variance**0.5, sign * mean + z * variance**0.5
+        sign, belief = self._sign(T0, T1), self.posterior(X)
+        mean, variance = belief.average_effect()
+        reach = belief.quantile(alpha) * variance**0.5
+        return sign * mean - reach, sign * mean + reach
 
     def _chunks(self, X: Any) -> Iterator[Posterior]:
         x = self._check_new(X)

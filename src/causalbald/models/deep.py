@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from causalbald._random import generator
-from causalbald._threads import at_most
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError, UnknownNameError
+from causalbald.models import storage
 from causalbald.models.base import CateEstimator, Labelled
 from causalbald.models.nn.encoders import Architecture
-from causalbald.models.nn.study import Labels, Rows, Study
 from causalbald.models.nn.streams import Streams
+from causalbald.models.nn.study import Labels, Rows, Study
 from causalbald.models.nn.training import Schedule
 
 Outcome = Literal["auto", "continuous", "binary"]
-ARMS = 2
+# No member holds out more than one label in so many.
+_LARGEST_SHARE = 4
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,7 @@ class Scaling:
         constant = scale <= 1e-12 * np.maximum(np.abs(mean), 1.0)
         sd = float(y.std())
         no_spread = binary or sd <= 1e-12 * max(float(np.abs(y).max()), 1.0)
-        return cls(
-            mean, np.where(constant, 1.0, scale), 0.0 if binary else float(y.mean()), 1.0 if no_spread else sd
-        )
+        return cls(mean, np.where(constant, 1.0, scale), 0.0 if binary else float(y.mean()), 1.0 if no_spread else sd)
 
     def covariates(self, x: AnyArray) -> Tensor:
         """Return covariates (N, ...) in standard units, float32."""
@@ -61,13 +63,13 @@ class DeepEstimator(CateEstimator):
     accepts_images = True
     presets: ClassVar[dict[str, dict[str, Any]]]
 
-    members: int
+    members: int | None
     hidden: int
     depth: int
     negative_slope: float
     dropout: float
     spectral_norm: float | None
-    batch_size: int
+    batch_size: int | None
     learning_rate: float
     epoch_steps: int
     patience: int
@@ -76,6 +78,12 @@ class DeepEstimator(CateEstimator):
     encoder: nn.Module | None
     outcome: Outcome
     device: str
+
+    network_: nn.Module
+    scaling_: Scaling
+    shape_: tuple[int, ...]
+    binary_: bool
+    steps_: list[int]
 
     @classmethod
     def preset(cls, name: str, **options: Any) -> Self:
@@ -115,6 +123,28 @@ class DeepEstimator(CateEstimator):
     def _decay(self, labels: int) -> float:
         return 0.5 * (1 - self.dropout) / labels
 
+    @abstractmethod
+    def _build(self, streams: Streams) -> nn.Module:
+        """Return the untrained network of as many members as there are streams."""
+
+    @abstractmethod
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return what a fitted model needs beside its network."""
+
+    @abstractmethod
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what ``_tensors`` gave; the network is already there."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a safetensors file. A ``due`` model's holds the labelled units themselves."""
+        check_is_fitted(self)
+        storage.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, *, encoder: nn.Module | None = None) -> Self:
+        """Read a model that ``save`` wrote; ``encoder`` must be given again if it was the user's own."""
+        return storage.load(cls, Path(path), encoder)
+
     def _is_binary(self, y: Array) -> bool:
         check_choice(self.outcome, "outcome", ("auto", "continuous", "binary"))
         only_two = bool(np.isin(y, (0.0, 1.0)).all())
@@ -123,21 +153,21 @@ class DeepEstimator(CateEstimator):
         return only_two and self.outcome != "continuous"
 
     def _device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            return torch.empty(0, device=self.device).device
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(f"device {self.device!r} is not available here ({error}). Use 'auto' or 'cpu'.") from None
+        return find_device(self.device)
 
-    def _prepare(
-        self, data: Labelled, pool: AnyArray, validation: Labelled | None
-    ) -> tuple[Labels, Labels | None]:
+    def _prepare(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> tuple[Labels, Labels | None]:
         """Fix the scaling and return bought labels, and free ones, in standard units on the device."""
         self.shape_ = data.x.shape[1:]
         self.binary_ = self._is_binary(data.y)
         self.scaling_ = Scaling.of(pool, data.y, binary=self.binary_)
         return self._labels(data), None if validation is None else self._labels(validation)
+
+    def _describe(self, d: dict[str, Any]) -> None:
+        """Take over what was fitted beside the tensors, as ``storage`` wrote it."""
+        self.shape_, self.binary_, self.steps_ = tuple(d["shape"]), d["binary"], d["steps"]
+        self.n_features_in_, self._shape = self.shape_[0], self.shape_
+        s = d["scaling"]
+        self.scaling_ = Scaling(np.array(s["x_mean"]), np.array(s["x_scale"]), s["y_mean"], s["y_scale"])
 
     def _labels(self, data: Labelled) -> Labels:
         x, t, y = self.scaling_.covariates(data.x), torch.as_tensor(data.t), self.scaling_.outcomes(data.y)
@@ -152,10 +182,20 @@ class DeepEstimator(CateEstimator):
         if free is not None:
             looked_at = np.sort(rng.permutation(len(free))[:limit])
             return Study(labels, Rows.of([everyone] * members, device), free, Rows.of([looked_at] * members, device))
-        fold = _deal(labels.t.cpu().numpy(), max(members, 2), rng)
+        fold = _deal(labels.t.cpu().numpy(), max(members, _LARGEST_SHARE), rng)
         held = [np.flatnonzero(fold == m)[:limit] for m in range(members)]
         train = [np.flatnonzero(fold != m) for m in range(members)]
         return Study(labels, Rows.of(train, device), labels, Rows.of(held, device))
+
+
+def find_device(name: str) -> torch.device:
+    """Return a device by torch's name; ``auto`` is a GPU if there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {name!r} is not available here ({error}). Use 'auto' or 'cpu'.") from None
 
 
 def _deal(treatment: Treatment, folds: int, rng: np.random.Generator) -> Positions:

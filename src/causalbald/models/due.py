@@ -15,9 +15,10 @@ from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
 from causalbald.models.base import Labelled
 from causalbald.models.deep import DeepEstimator, Outcome
-from causalbald.models.nn.deep_kernel import DeepKernel, MemberKernel
+from causalbald.models.nn.deep_kernel import DeepKernel
 from causalbald.models.nn.kernels import KERNELS
 from causalbald.models.nn.objectives import Evidence, Variational
+from causalbald.models.nn.streams import Streams
 from causalbald.models.nn.study import Labels, Study
 from causalbald.models.nn.training import Schedule, adam, train
 from causalbald.models.registry import register
@@ -25,7 +26,7 @@ from causalbald.models.sites import SiteBelief, Sites
 from causalbald.posterior import Posterior
 
 Inference = Literal["auto", "collapsed", "minibatch"]
-# A step of the evidence has no noise from a sampled belief and bears a larger rate than one of the paper's bound.
+# On tables the evidence bears a larger rate than the paper's bound: it has no belief to learn beside the kernel.
 _COLLAPSED_RATE = 10.0
 _GP_RATE = 2.0
 
@@ -45,9 +46,10 @@ class DeepKernelGP(DeepEstimator):
         ``minibatch`` is the paper's variational bound, also for binary outcomes. ``auto`` takes the first where it can.
     kernel : "rbf", "matern12", "matern32" or "matern52"
     members : int, optional
-        Networks whose beliefs are mixed; by default 2 if ``validation`` is given, else 4.
-    folds : int
-        Networks that find out, each on its share of the bought labels, how long to train.
+        Networks whose beliefs are mixed; by default 4, 2 if ``validation`` is given, 1 for images.
+    folds : int, optional
+        Networks that find out, each on its share of the bought labels, how long to train; by default 4. With 1, the
+        default for images, each member stops on a quarter of the labels and is not trained again.
     inducing : int
         Inducing points of the bound, and labels that stand for all beyond ``max_exact``.
     sites : int
@@ -64,7 +66,7 @@ class DeepKernelGP(DeepEstimator):
     batch_size : int, optional
         Labels in a step; None takes all, for the evidence.
     learning_rate : float
-        Of the encoder with the paper's bound; the process has twice, the evidence ten times that.
+        Of the encoder with the paper's bound; the process has twice, the evidence of tables ten times that.
     epoch_steps, patience, max_epochs : int
         Steps between looks at held-out labels, looks without a better one after which a member stops, and the limit.
     max_validation : int
@@ -78,6 +80,7 @@ class DeepKernelGP(DeepEstimator):
     random_state : int
     """
 
+    network_: DeepKernel
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "synthetic": {
             "kernel": "rbf",
@@ -111,6 +114,8 @@ class DeepKernelGP(DeepEstimator):
             "spectral_norm": 3.0,
             "learning_rate": 0.001,
             "negative_slope": -1.0,
+            "epoch_steps": 25,
+            "max_epochs": 20,
         },
     }
 
@@ -120,7 +125,7 @@ class DeepKernelGP(DeepEstimator):
         inference: Inference = "auto",
         kernel: str = "matern32",
         members: int | None = None,
-        folds: int = 4,
+        folds: int | None = None,
         inducing: int = 512,
         sites: int = 256,
         max_exact: int = 1000,
@@ -169,53 +174,62 @@ class DeepKernelGP(DeepEstimator):
         check_choice(self.kernel, "kernel", tuple(KERNELS))
         labels, free = self._prepare(data, pool, validation)
         self.collapsed_ = self._is_collapsed()
-        schedule = self._schedule
-        default = 4 if free is None else 2
-        members = default if self.members is None else check_int(self.members, "members", low=1)
-        if free is not None:
-            objective, self.steps_ = self._train("member", self._study(labels, free, members), schedule)
-        else:
-            folds = check_int(self.folds, "folds", low=2)
-            _, stops = self._train("fold", self._study(labels, None, folds), schedule)
-            steps = max(1, round(float(np.mean(stops))))
-            objective, _ = self._train("member", Study.of_all(labels, members), schedule, steps=steps)
-            self.steps_ = [steps] * members
-        self.network_ = objective.network
+        objective = self._stop_early(labels, free)
         rng = generator(self.random_state, "sites")
         chosen = np.sort(rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False))
-        self._believe(objective, labels, self.scaling_.covariates(pool[chosen]), rng)
+        core = len(labels) if len(labels) <= self.max_exact else min(self.inducing, len(labels))
+        self.network_ = objective.network
+        self.state_ = {
+            **(objective.belief() if isinstance(objective, Variational) else {}),
+            "x": labels.x.cpu(),
+            "t": labels.t.cpu(),
+            "y": labels.y.cpu(),
+            "core": torch.as_tensor(np.sort(rng.permutation(len(labels))[:core])),
+            "pool": self.scaling_.covariates(pool[chosen]),
+        }
+        self._believe()
+
+    def _stop_early(self, labels: Labels, free: Labels | None) -> Evidence | Variational:
+        """Train members until free labels say stop, or for as long as folds of the bought ones say."""
+        image = len(self.shape_) > 1
+        default_folds, default_members = (1, 1) if image else (4, 4 if free is None else 2)
+        folds = default_folds if self.folds is None else check_int(self.folds, "folds", low=1)
+        members = default_members if self.members is None else check_int(self.members, "members", low=1)
+        if free is not None or folds == 1:
+            objective, self.steps_ = self._train("member", self._study(labels, free, members), self._schedule)
+            return objective
+        _, stops = self._train("fold", self._study(labels, None, folds), self._schedule)
+        steps = max(1, round(float(np.mean(stops))))
+        objective, _ = self._train("member", Study.of_all(labels, members), Schedule(steps, steps, 1))
+        self.steps_ = [steps] * members
+        return objective
 
     def _is_collapsed(self) -> bool:
         check_choice(self.inference, "inference", ("auto", "collapsed", "minibatch"))
         if self.binary_ and self.inference == "collapsed":
-            raise InputError("binary outcomes need inference='minibatch' (or 'auto'): their evidence has no closed form.")
+            raise InputError(
+                "binary outcomes need inference='minibatch' (or 'auto'): their evidence has no closed form."
+            )
         return not self.binary_ and self.inference != "minibatch"
 
-    def _train(
-        self, purpose: str, study: Study, schedule: Schedule, steps: int | None = None
-    ) -> tuple[Evidence | Variational, list[int]]:
-        """Train a network per member, stopped on what the study holds out or after a given number of steps."""
+    def _train(self, purpose: str, study: Study, schedule: Schedule) -> tuple[Evidence | Variational, list[int]]:
+        """Train a network per member, stopped on what the study holds out, if anything."""
         rate = check_number(self.learning_rate, "learning_rate", above=0.0)
-        streams = self._streams(purpose, len(study.train.lengths))
-        network = DeepKernel(self.shape_, self._architecture, streams, self.kernel, self.encoder)
-        network = network.to(self._device())
-        rng = generator(self.random_state, purpose, "rows")
-        start = study.train.at_most(self.max_exact, rng)
+        network = self._build(self._streams(purpose, len(study.train.lengths)))
+        start = study.train.at_most(self.max_exact, generator(self.random_state, purpose, "rows"))
         first = study.labels.take(start.index)
         network.start_at(first.x)
         decay = self._decay(len(study.labels))
-        objective: Evidence | Variational
         if self.collapsed_:
-            objective = Evidence(network, study, self.batch_size, start)
-            optimiser = adam(network, network.encoder, _COLLAPSED_RATE * rate, decay=decay, gain=_GP_RATE)
-        else:
-            size = check_int(self.batch_size, "batch_size", low=1)
-            objective = Variational(network, study, size, self._points(network, first), binary=self.binary_)
-            optimiser = adam(objective, network.encoder, rate, decay=decay, gain=_GP_RATE)
-        trained = network if isinstance(objective, Evidence) else objective
-        if steps is None:
-            return objective, train(trained, optimiser, objective.loss, schedule, objective.held_out)
-        return objective, train(trained, optimiser, objective.loss, Schedule(steps, steps, 1))
+            evidence = Evidence(network, study, self.batch_size, start, self._chunk)
+            rate *= _COLLAPSED_RATE if len(self.shape_) == 1 else 1.0
+            optimiser = adam(network, network.encoder, rate, decay=decay, gain=_GP_RATE)
+            held_out = study.held_out(evidence.predictive, self._chunk)
+            return evidence, train(network, optimiser, evidence.loss, schedule, held_out)
+        size = check_int(self.batch_size, "batch_size", low=1)
+        bound = Variational(network, study, size, self._points(network, first), binary=self.binary_)
+        optimiser = adam(bound, network.encoder, rate, decay=decay, gain=_GP_RATE)
+        return bound, train(bound, optimiser, bound.loss, schedule, study.held_out(bound.predictive, self._chunk))
 
     def _points(self, network: DeepKernel, labels: Labels) -> Tensor:
         """Return where inducing points start: cluster centres of the features, with any treatment from 0 to 1."""
@@ -229,30 +243,26 @@ class DeepKernelGP(DeepEstimator):
         treatment = network.streams.uniform((count, 1)) * network.log_treatment.detach().exp().cpu()
         return torch.cat([points, treatment], -1).to(labels.y.device)
 
-    @torch.no_grad()
-    def _believe(self, objective: Evidence | Variational, labels: Labels, pool: Tensor, rng: np.random.Generator) -> None:
+    def _believe(self) -> None:
         """Fix each member's belief at its sites; ``marginal_`` suffices for single units."""
         self.kernels_ = self.network_.member_kernels()
-        if isinstance(objective, Variational):
-            roots = objective.prior_root().cpu()
-            points, means = objective.points.double().cpu(), objective.mean.double().cpu()
-            spreads = objective.root.tril().double().cpu()
+        s = self.state_
+        if not self.collapsed_:
+            beliefs = zip(s["points"], s["prior_root"], s["mean"], s["root"], self.kernels_, strict=True)
             self.joint_ = [
-                Sites(p[:, :-1], p[:, -1] / kernel.treatment, SiteBelief(r, m, s))
-                for kernel, p, r, m, s in zip(self.kernels_, points, roots, means, spreads, strict=True)
+                Sites(points[:, :-1], points[:, -1] / kernel.treatment, SiteBelief(prior, mean, root))
+                for points, prior, mean, root, kernel in beliefs
             ]
             self.marginal_ = self.joint_
             return
-        exact = len(labels) <= self.max_exact
-        core = torch.as_tensor(np.sort(rng.permutation(len(labels))[: len(labels) if exact else self.inducing]))
-        known, extra = self.network_.encode(labels.x, self._chunk), self.network_.encode(pool, self._chunk)
-        t, y = labels.t.cpu(), labels.y.double().cpu()
+        known, pool = (self.network_.encode(s[name], self._chunk) for name in ("x", "pool"))
 
-        def sites(member: int, kernel: MemberKernel, more: Tensor) -> Sites:
-            return Sites.after_labels(kernel, known[member], t, y, core, more)
+        def sites(more: Tensor) -> list[Sites]:
+            members = zip(self.kernels_, known, more, strict=True)
+            return [Sites.after_labels(k, x, s["t"], s["y"].double(), s["core"], u) for k, x, u in members]
 
-        self.joint_ = [sites(m, kernel, extra[m]) for m, kernel in enumerate(self.kernels_)]
-        self.marginal_ = [sites(m, k, extra[m, :0]) for m, k in enumerate(self.kernels_)] if exact else self.joint_
+        self.joint_ = sites(pool)
+        self.marginal_ = sites(pool[:, :0]) if len(s["core"]) == len(s["y"]) else self.joint_
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         features = self.network_.encode(self.scaling_.covariates(x), self._chunk)
@@ -262,3 +272,14 @@ class DeepKernelGP(DeepEstimator):
             for sites, kernel, z in zip(held, self.kernels_, features, strict=True)
         ]
         return Posterior.mixture(members).rescaled(self.scaling_.y_scale, self.scaling_.y_mean)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return self.state_
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        self.state_ = tensors
+        self.collapsed_ = "points" not in tensors
+        self._believe()
+
+    def _build(self, streams: Streams) -> DeepKernel:
+        return DeepKernel(self.shape_, self._architecture, streams, self.kernel, self.encoder).to(self._device())

@@ -21,7 +21,8 @@ class _LogEvidence(torch.autograd.Function):
         alpha = (precision @ y[..., None])[..., 0]
         ctx.save_for_backward(precision, alpha)
         volume = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return -0.5 * (y * alpha).sum(-1) - volume - 0.5 * y.shape[-1] * _LOG_2PI
+        value: Tensor = -0.5 * (y * alpha).sum(-1) - volume - 0.5 * y.shape[-1] * _LOG_2PI
+        return value
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:

@@ -78,9 +78,7 @@ class GaussianProcess(CateEstimator):
         extra = self._standardise(pool[np.sort(chosen)])
         self.joint_ = Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra)
         # With all labels among the sites, further sites do not change the belief about a single unit.
-        self.marginal_ = (
-            Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra[:0]) if exact else self.joint_
-        )
+        self.marginal_ = Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra[:0]) if exact else self.joint_
 
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
         """Find the hyper-parameters on a subset of the labels, then refine them on all."""

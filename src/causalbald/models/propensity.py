@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from causalbald._typing import Array
+from causalbald._typing import Array, Treatment
 from causalbald._validation import check_both_arms, check_covariates, check_int, check_treatment
 from causalbald.errors import InputError
 
@@ -52,8 +53,7 @@ class PropensityModel(BaseEstimator):
         x = check_covariates(X)
         t = check_treatment(T, len(x), "T")
         check_both_arms(t, "units")
-        if not 0 <= self.clip < 0.5:
-            raise InputError(f"clip must lie in [0, 0.5), got {self.clip!r}.")
+        check_clip(self.clip)
         folds = min(check_int(self.folds, "folds", low=2), int(np.bincount(t).min()))
         if folds < 2:
             raise InputError("a propensity model needs at least two units in each arm.")
@@ -67,8 +67,8 @@ class PropensityModel(BaseEstimator):
             found[kind] = (log_loss(t, raw), models, raw)
         self.kind_ = min(found, key=lambda kind: found[kind][0])
         _, self.models_, raw = found[self.kind_]
-        self.calibration_ = LogisticRegression(C=1e6).fit(_logits(raw), t)
-        self.cross_fitted_ = self._calibrate(raw)
+        self.calibration_ = Calibration.of(logit(_inside(raw)), t, self.clip)
+        self.cross_fitted_ = self.calibration_.of_probability(raw)
         self.n_features_in_ = x.shape[1]
         return self
 
@@ -76,12 +76,7 @@ class PropensityModel(BaseEstimator):
         """Return P(treated | x) of new units, (N,): the mean over the folds' models, calibrated and clipped."""
         check_is_fitted(self)
         x = check_covariates(X, columns=self.n_features_in_)
-        return self._calibrate(np.mean([m.predict_proba(x)[:, 1] for m in self.models_], axis=0))
-
-    def _calibrate(self, raw: Array) -> Array:
-        calibrated = expit(_logits(raw) @ self.calibration_.coef_[0] + self.calibration_.intercept_)
-        clipped: Array = np.clip(calibrated, self.clip, 1 - self.clip)
-        return clipped
+        return self.calibration_.of_probability(np.mean([m.predict_proba(x)[:, 1] for m in self.models_], axis=0))
 
     def _logistic(self) -> Any:
         return make_pipeline(StandardScaler(), LogisticRegression())
@@ -92,6 +87,35 @@ class PropensityModel(BaseEstimator):
         )
 
 
-def _logits(p: Array) -> Array:
-    result: Array = logit(np.clip(p, 1e-6, 1 - 1e-6))[:, None]
-    return result
+def check_clip(clip: float) -> None:
+    """Raise unless probabilities can stay within [clip, 1 - clip]."""
+    if not 0 <= clip < 0.5:
+        raise InputError(f"clip must lie in [0, 0.5), got {clip!r}.")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Platt scaling of log odds, then clipping."""
+
+    slope: float
+    intercept: float
+    clip: float
+
+    @classmethod
+    def of(cls, log_odds: Array, treatment: Treatment, clip: float) -> Calibration:
+        """Return the scaling under which treatments are most likely given cross-fitted log odds."""
+        fitted = LogisticRegression(C=1e6).fit(log_odds[:, None], treatment)
+        return cls(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]), clip)
+
+    def __call__(self, log_odds: Array) -> Array:
+        """Return calibrated, clipped probabilities."""
+        clipped: Array = np.clip(expit(self.slope * log_odds + self.intercept), self.clip, 1 - self.clip)
+        return clipped
+
+    def of_probability(self, raw: Array) -> Array:
+        """Return calibrated, clipped probabilities of raw ones."""
+        return self(logit(_inside(raw)))
+
+
+def _inside(p: Array) -> Array:
+    return np.clip(p, 1e-6, 1 - 1e-6)

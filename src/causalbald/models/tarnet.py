@@ -6,13 +6,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_int, check_number
 from causalbald.models.base import Labelled
 from causalbald.models.deep import DeepEstimator, Outcome
 from causalbald.models.nn.heads import GaussianMixture, Head, Probit
+from causalbald.models.nn.streams import Streams
+from causalbald.models.nn.study import Labels
 from causalbald.models.nn.tarnet import Tarnet, TreatmentAsInput
 from causalbald.models.nn.training import adam, train
 from causalbald.models.registry import register
@@ -57,6 +59,7 @@ class TarnetEnsemble(DeepEstimator):
     random_state : int
     """
 
+    network_: Tarnet | TreatmentAsInput
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "synthetic": {"hidden": 100, "dropout": 0.0, "depth": 4, "spectral_norm": 12.0, "negative_slope": 0.0},
         "ihdp": {"hidden": 400, "dropout": 0.15, "depth": 3, "spectral_norm": 0.95, "negative_slope": -1.0},
@@ -75,8 +78,8 @@ class TarnetEnsemble(DeepEstimator):
         spectral_norm: float | None = 0.95,
         batch_size: int = 200,
         learning_rate: float = 1e-3,
-        epoch_steps: int = 20,
-        patience: int = 20,
+        epoch_steps: int = 10,
+        patience: int = 10,
         max_epochs: int = 500,
         max_validation: int = 1000,
         encoder: nn.Module | None = None,
@@ -107,27 +110,25 @@ class TarnetEnsemble(DeepEstimator):
         size, members = check_int(self.batch_size, "batch_size", low=1), check_int(self.members, "members", low=2)
         labels, free = self._prepare(data, pool, validation)
         study = self._study(labels, free, members)
-        self.network_ = self._build()
+        self.network_ = self._build(self._streams("member", members))
         head, streams = self._head, self.network_.streams
 
-        def loss() -> torch.Tensor:
-            batch = study.batch(streams, size, repeat=True)
-            return -head.log_likelihood(self.network_.own_arm(batch.x, batch.t), batch.y).mean(1)
+        def log_likelihood(labels: Labels) -> Tensor:
+            return head.log_likelihood(self.network_.own_arm(labels.x, labels.t), labels.y)
 
-        def held_out() -> torch.Tensor:
-            chunks = (study.held.take(rows) for rows in study.held_rows.index.split(self._chunk, 1))
-            scores = [head.log_likelihood(self.network_.own_arm(part.x, part.t), part.y) for part in chunks]
-            return study.held_rows.mean(torch.cat(scores, 1))
+        def loss() -> Tensor:
+            return -log_likelihood(study.batch(streams, size, repeat=True)).mean(1)
 
         optimiser = adam(self.network_, self.network_, rate, decay=self._decay(len(labels)))
+        held_out = study.held_out(lambda: log_likelihood, self._chunk)
         self.steps_ = train(self.network_, optimiser, loss, self._schedule, held_out)
 
     @property
     def _head(self) -> Head:
         return Probit() if self.binary_ else GaussianMixture(check_int(self.components, "components", low=1))
 
-    def _build(self) -> Tarnet | TreatmentAsInput:
-        streams, outputs = self._streams("member", self.members), self._head.outputs
+    def _build(self, streams: Streams) -> Tarnet | TreatmentAsInput:
+        outputs = self._head.outputs
         network: Tarnet | TreatmentAsInput
         if self.shape_ == (1,) and self.encoder is None:
             network = TreatmentAsInput(1, self._architecture, streams, outputs)
@@ -147,6 +148,11 @@ class TarnetEnsemble(DeepEstimator):
     def _moments(self, x: AnyArray) -> tuple[Array, Array]:
         """Return each member's mean and variance of the outcome, (M, n, K)."""
         z = self.scaling_.covariates(x).to(self._device())
-        raw = self.network_(z.expand(self.members, *z.shape))
+        raw = self.network_(z.expand(len(self.steps_), *z.shape))
         mean, variance = (v.transpose(1, 2).double().cpu().numpy() for v in self._head.moments(raw))
         return mean, variance
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None: ...

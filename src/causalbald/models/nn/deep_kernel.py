@@ -84,7 +84,7 @@ class DeepKernel(nn.Module):
         """Return features (M, n, F) of the same units x (n, ...) for every member, on the CPU, ``chunk`` at a time."""
         self.eval()
         device, members = self.means.device, len(self.means)
-        parts = [self.encoder(part.to(device).expand(members, *part.shape)).cpu() for part in x.split(chunk)]
+        parts = [self.encoder(part.to(device).expand(members, *part.shape)).cpu() for part in torch.split(x, chunk)]
         return torch.cat(parts, 1).double()
 
 

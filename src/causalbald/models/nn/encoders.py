@@ -91,8 +91,8 @@ class _ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.second(self._preactivate(self.first(self._preactivate(x))))
-        shortcut: Tensor = self.shortcut(functional.dropout2d(x, self.dropout, self.training))
-        return shortcut + inner
+        outputs: Tensor = self.shortcut(functional.dropout2d(x, self.dropout, self.training)) + inner
+        return outputs
 
     def _preactivate(self, x: Tensor) -> Tensor:
         return functional.dropout2d(activation(self.slope, x), self.dropout, self.training)
@@ -140,7 +140,12 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def make_encoder(
-    shape: tuple[int, ...], architecture: Architecture, streams: Streams, *, activate_output: bool, own: nn.Module | None
+    shape: tuple[int, ...],
+    architecture: Architecture,
+    streams: Streams,
+    *,
+    activate_output: bool,
+    own: nn.Module | None = None,
 ) -> nn.Module:
     """Return an encoder for covariates of one unit's ``shape``: the user's ``own``, convolutional, or dense."""
     if own is not None:

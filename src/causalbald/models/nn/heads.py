@@ -45,7 +45,8 @@ class Probit:
 
     def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
         """Return log p(y) (...) for y of 0 and 1."""
-        return torch.special.log_ndtr((2 * y - 1) * raw[..., 0])
+        value: Tensor = torch.special.log_ndtr((2 * y - 1) * raw[..., 0])
+        return value
 
     def moments(self, raw: Tensor) -> tuple[Tensor, Tensor]:
         """Return the score, and 1: the variance of the latent outcome around it."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.grad import conv2d_input
 
 from causalbald.models.nn.streams import Streams
 
@@ -109,7 +110,7 @@ class Convolution(nn.Conv2d):
     @torch.no_grad()
     def _iterate(self) -> None:
         left, size = _unit_image(self._map(self.gain_image)), list(self.gain_image.shape)
-        back = nn.grad.conv2d_input(size, self.weight, left, self.stride, self.padding)
+        back = conv2d_input(size, self.weight, left, self.stride, self.padding)
         self.gain_image.copy_(_unit_image(back))
 
 
@@ -118,4 +119,5 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _unit_image(x: Tensor) -> Tensor:
-    return x / x.norm().clamp_min(1e-12)
+    length: Tensor = x.norm().clamp_min(1e-12)
+    return x / length

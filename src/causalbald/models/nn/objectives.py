@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from causalbald.models.evidence import log_evidence
 from causalbald.models.nn.deep_kernel import DeepKernel
-from causalbald.models.nn.study import Labels, Rows, Study
+from causalbald.models.nn.study import Labels, Rows, Score, Study
 
 _LOG_2PI = math.log(2 * math.pi)
 _JITTER = 1e-5
@@ -24,8 +24,10 @@ class Evidence:
     evidence of all labels at once rewards. ``condition_on`` are the labels that predict the held-out ones.
     """
 
-    def __init__(self, network: DeepKernel, study: Study, batch_size: int | None, condition_on: Rows) -> None:
-        self.network, self.study = network, study
+    def __init__(
+        self, network: DeepKernel, study: Study, batch_size: int | None, condition_on: Rows, chunk: int
+    ) -> None:
+        self.network, self.study, self.chunk = network, study, chunk
         self.batch_size = len(study.labels) if batch_size is None else batch_size
         self.condition_on = condition_on
 
@@ -36,25 +38,28 @@ class Evidence:
         covariance = self.network.covariance(features, features) + torch.diag_embed(self.network.noise(batch.t))
         return -log_evidence(covariance, batch.y - self.network.mean(batch.t)) / batch.y.shape[1]
 
-    def held_out(self) -> Tensor:
-        """Return the expected log-likelihood per held-out label, (M,)."""
-        known = self.study.labels.take(self.condition_on.index)
-        new = self.study.held.take(self.study.held_rows.index)
-        mean, variance = self._predict(known, new)
-        noise = self.network.noise(new.t).double()
-        return self.study.held_rows.mean(gaussian_expectation(new.y, mean, variance, noise))
-
-    def _predict(self, known: Labels, new: Labels) -> tuple[Tensor, Tensor]:
+    @torch.no_grad()
+    def predictive(self) -> Score:
+        """Return the expected log-likelihood of new labels (M, v) given ``condition_on``, as a function."""
         network, keep = self.network, self.condition_on.counts.double()
-        a, b = network.features(known.x, known.t), network.features(new.x, new.t)
-        noise = network.noise(known.t).double() * keep + (1 - keep)
+        known = self.study.labels.take(self.condition_on.index)
+        parts = zip(torch.split(known.x, self.chunk, 1), torch.split(known.t, self.chunk, 1), strict=True)
+        a = torch.cat([network.features(x, t) for x, t in parts], 1)
+        # Rows that only fill up are taken out: no covariance with others, noise 1, residual 0.
         prior = network.covariance(a, a).double() * keep[:, :, None] * keep[:, None, :]
+        noise = network.noise(known.t).double() * keep + (1 - keep)
         root = torch.linalg.cholesky(prior + torch.diag_embed(noise))
-        both = torch.cat([network.covariance(a, b).double(), (known.y - network.mean(known.t)).double()[:, :, None]], 2)
-        solved = torch.linalg.solve_triangular(root, both * keep[:, :, None], upper=False)
-        towards, residual = solved[:, :, :-1], solved[:, :, -1:]
-        variance = network.log_variance.exp()[:, 0].double() - towards.square().sum(1)
-        return network.mean(new.t) + (towards * residual).sum(1), variance.clamp_min(0.0)
+        residual = (known.y - network.mean(known.t)).double() * keep
+        explained = torch.linalg.solve_triangular(root, residual[:, :, None], upper=False)
+
+        def score(new: Labels) -> Tensor:
+            across = network.covariance(a, network.features(new.x, new.t)).double() * keep[:, :, None]
+            towards = torch.linalg.solve_triangular(root, across, upper=False)
+            variance = network.log_variance.exp()[:, 0].double() - towards.square().sum(1)
+            mean = network.mean(new.t) + (towards * explained).sum(1)
+            return gaussian_expectation(new.y, mean, variance.clamp_min(0.0), network.noise(new.t).double())
+
+        return score
 
 
 class Variational(nn.Module):
@@ -78,10 +83,9 @@ class Variational(nn.Module):
         labels = torch.as_tensor(self.study.train.lengths, device=batch.y.device)
         return self.divergence() / labels - self.expected(batch).mean(1)
 
-    def held_out(self) -> Tensor:
-        """Return the expected log-likelihood per held-out label, (M,)."""
-        new = self.study.held.take(self.study.held_rows.index)
-        return self.study.held_rows.mean(self.expected(new))
+    def predictive(self) -> Score:
+        """Return the expected log-likelihood of new labels (M, v), as a function."""
+        return self.expected
 
     def expected(self, labels: Labels) -> Tensor:
         """Return each label's expected log-likelihood, (M, n)."""
@@ -97,12 +101,19 @@ class Variational(nn.Module):
         volume = root.diagonal(dim1=1, dim2=2).square().clamp_min(1e-30).log().sum(1)
         return 0.5 * (root.square().sum((1, 2)) + self.mean.square().sum(1) - self.mean.shape[1] - volume)
 
+    @torch.no_grad()
+    def belief(self) -> dict[str, Tensor]:
+        """Return where the belief is held and what it is, in double precision on the CPU."""
+        values = {"points": self.points, "mean": self.mean, "root": self.root.tril(), "prior_root": self.prior_root()}
+        return {name: value.detach().double().cpu() for name, value in values.items()}
+
     def prior_root(self) -> Tensor:
         """Return the Cholesky factor of the prior covariance at the inducing points, (M, m, m), double precision."""
         points = self.points.double()
         covariance = self.network.covariance(points, points)
         jitter = _JITTER * self.network.log_variance.exp().double()
-        return torch.linalg.cholesky(covariance + jitter * torch.eye(covariance.shape[-1]).to(covariance))
+        root: Tensor = torch.linalg.cholesky(covariance + jitter * torch.eye(covariance.shape[-1]).to(covariance))
+        return root
 
     def _moments(self, features: Tensor) -> tuple[Tensor, Tensor]:
         across = self.network.covariance(self.points.double(), features.double())
@@ -121,4 +132,5 @@ def probit_expectation(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return E log P(y | f) for f ~ N(mean, variance) and P(1 | f) = Phi(f), by quadrature."""
     points, weights = torch.as_tensor(_POINTS).to(mean), torch.as_tensor(_WEIGHTS / _WEIGHTS.sum()).to(mean)
     scores = mean[..., None] + variance.sqrt()[..., None] * points
-    return torch.special.log_ndtr((2 * y - 1)[..., None] * scores) @ weights
+    expected: Tensor = torch.special.log_ndtr((2 * y - 1)[..., None] * scores) @ weights
+    return expected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +59,9 @@ class Rows:
         return (score * self.counts).sum(1) / self.counts.sum(1)
 
 
+Score = Callable[[Labels], Tensor]
+
+
 @dataclass(frozen=True)
 class Study:
     """What a network is trained on, and what it is stopped on: rows per member of two sets of labels."""
@@ -66,13 +69,29 @@ class Study:
     labels: Labels
     train: Rows
     held: Labels
-    held_rows: Rows
+    held_rows: Rows | None
 
     @classmethod
     def of_all(cls, labels: Labels, members: int) -> Study:
         """Return the study in which every member trains on all labels and nothing is held out."""
         rows = Rows.of([np.arange(len(labels))] * members, labels.y.device)
-        return cls(labels, rows, labels, rows)
+        return cls(labels, rows, labels, None)
+
+    def held_out(self, prepare: Callable[[], Score], chunk: int) -> Callable[[], Tensor] | None:
+        """Return a function () -> (M,): the mean score of what each member holds out; None if nothing is.
+
+        At each look ``prepare`` gives the score to use, a function of labels (M, v) -> (M, v); ``chunk`` labels
+        of each member at a time are passed to it.
+        """
+        if self.held_rows is None:
+            return None
+        rows = self.held_rows
+
+        def mean_score() -> Tensor:
+            score = prepare()
+            return rows.mean(torch.cat([score(self.held.take(part)) for part in torch.split(rows.index, chunk, 1)], 1))
+
+        return mean_score
 
     def batch(self, streams: Streams, size: int, *, repeat: bool) -> Labels:
         """Return random training labels of each member, (M, b); without repetition b is at most what all have."""

@@ -43,7 +43,7 @@ class Tarnet(nn.Module):
 
     def own_arm(self, x: Tensor, t: Tensor) -> Tensor:
         """Return raw outputs (M, n, outputs) under each unit's own arm t (M, n)."""
-        raw = self(x)
+        raw: Tensor = self(x)
         index = t[:, None, :, None].expand(-1, 1, -1, raw.shape[-1])
         return raw.gather(1, index)[:, 0]
 
