@@ -23,7 +23,7 @@ from causalbald.models.nn.study import Labels, Study
 from causalbald.models.nn.training import Schedule, adam, train
 from causalbald.models.registry import register
 from causalbald.models.sites import SiteBelief, Sites
-from causalbald.posterior import Posterior
+from causalbald.posterior import Link, Posterior
 
 Inference = Literal["auto", "collapsed", "minibatch"]
 # On tables the evidence bears a larger rate than the paper's bound: it has no belief to learn beside the kernel.
@@ -187,7 +187,7 @@ class DeepKernelGP(DeepEstimator):
             "core": torch.as_tensor(np.sort(rng.permutation(len(labels))[:core])),
             "pool": self.scaling_.covariates(pool[chosen]),
         }
-        self._believe()
+        self._believed: dict[bool, list[Sites]] = {}
 
     def _stop_early(self, labels: Labels, free: Labels | None) -> Evidence | Variational:
         """Train members until free labels say stop, or for as long as folds of the bought ones say."""
@@ -243,35 +243,39 @@ class DeepKernelGP(DeepEstimator):
         treatment = network.streams.uniform((count, 1)) * network.log_treatment.detach().exp().cpu()
         return torch.cat([points, treatment], -1).to(labels.y.device)
 
-    def _believe(self) -> None:
-        """Fix each member's belief at its sites; ``marginal_`` suffices for single units."""
-        self.kernels_ = self.network_.member_kernels()
+    def _sites(self, *, joint: bool) -> list[Sites]:
+        """Return each member's belief at its sites, worked out when it is first asked for.
+
+        Labels alone are sites enough for single units; covariances between units also run through the pool's.
+        """
         s = self.state_
-        if not self.collapsed_:
-            beliefs = zip(s["points"], s["prior_root"], s["mean"], s["root"], self.kernels_, strict=True)
-            self.joint_ = [
-                Sites(points[:, :-1], points[:, -1] / kernel.treatment, SiteBelief(prior, mean, root))
-                for points, prior, mean, root, kernel in beliefs
-            ]
-            self.marginal_ = self.joint_
-            return
-        known, pool = (self.network_.encode(s[name], self._chunk) for name in ("x", "pool"))
+        if not self.collapsed_ or len(s["core"]) < len(s["y"]):
+            joint = True
+        if joint not in self._believed:
+            self._believed[joint] = self._exact_sites(joint=joint) if self.collapsed_ else self._learned_sites()
+        return self._believed[joint]
 
-        def sites(more: Tensor) -> list[Sites]:
-            members = zip(self.kernels_, known, more, strict=True)
-            return [Sites.after_labels(k, x, s["t"], s["y"].double(), s["core"], u) for k, x, u in members]
+    def _exact_sites(self, *, joint: bool) -> list[Sites]:
+        s, kernels = self.state_, self.network_.member_kernels()
+        known = self.network_.encode(s["x"], self._chunk)
+        extra = self.network_.encode(s["pool"], self._chunk) if joint else known[:, :0]
+        members = zip(kernels, known, extra, strict=True)
+        return [Sites.after_labels(k, x, s["t"], s["y"].double(), s["core"], u) for k, x, u in members]
 
-        self.joint_ = sites(pool)
-        self.marginal_ = sites(pool[:, :0]) if len(s["core"]) == len(s["y"]) else self.joint_
+    def _learned_sites(self) -> list[Sites]:
+        s, kernels = self.state_, self.network_.member_kernels()
+        members = zip(kernels, s["points"], s["prior_root"], s["mean"], s["root"], strict=True)
+        return [
+            Sites(points[:, :-1], points[:, -1] / kernel.treatment, SiteBelief(prior, mean, root))
+            for kernel, points, prior, mean, root in members
+        ]
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         features = self.network_.encode(self.scaling_.covariates(x), self._chunk)
-        held = self.joint_ if joint else self.marginal_
-        members = [
-            sites.posterior(kernel, z, joint=joint, link="probit" if self.binary_ else "identity")
-            for sites, kernel, z in zip(held, self.kernels_, features, strict=True)
-        ]
-        return Posterior.mixture(members).rescaled(self.scaling_.y_scale, self.scaling_.y_mean)
+        link: Link = "probit" if self.binary_ else "identity"
+        members = zip(self._sites(joint=joint), self.network_.member_kernels(), features, strict=True)
+        beliefs = [sites.posterior(kernel, z, joint=joint, link=link) for sites, kernel, z in members]
+        return Posterior.mixture(beliefs).rescaled(self.scaling_.y_scale, self.scaling_.y_mean)
 
     def _tensors(self) -> dict[str, Tensor]:
         return self.state_
@@ -279,7 +283,7 @@ class DeepKernelGP(DeepEstimator):
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         self.state_ = tensors
         self.collapsed_ = "points" not in tensors
-        self._believe()
+        self._believed = {}
 
     def _build(self, streams: Streams) -> DeepKernel:
         return DeepKernel(self.shape_, self._architecture, streams, self.kernel, self.encoder).to(self._device())

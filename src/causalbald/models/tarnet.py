@@ -14,7 +14,7 @@ from causalbald.models.base import Labelled
 from causalbald.models.deep import DeepEstimator, Outcome
 from causalbald.models.nn.heads import GaussianMixture, Head, Probit
 from causalbald.models.nn.streams import Streams
-from causalbald.models.nn.study import Labels
+from causalbald.models.nn.study import Labels, Study
 from causalbald.models.nn.tarnet import Tarnet, TreatmentAsInput
 from causalbald.models.nn.training import adam, train
 from causalbald.models.registry import register
@@ -106,22 +106,25 @@ class TarnetEnsemble(DeepEstimator):
         self.random_state = random_state
 
     def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
-        rate = check_number(self.learning_rate, "learning_rate", above=0.0)
-        size, members = check_int(self.batch_size, "batch_size", low=1), check_int(self.members, "members", low=2)
+        members = check_int(self.members, "members", low=2)
         labels, free = self._prepare(data, pool, validation)
         study = self._study(labels, free, members)
-        self.network_ = self._build(self._streams("member", members))
-        head, streams = self._head, self.network_.streams
+        self.network_, self.steps_ = self._train(study, self._streams("member", members))
+
+    def _train(self, study: Study, streams: Streams) -> tuple[Tarnet | TreatmentAsInput, list[int]]:
+        rate = check_number(self.learning_rate, "learning_rate", above=0.0)
+        size = check_int(self.batch_size, "batch_size", low=1)
+        network, head = self._build(streams), self._head
 
         def log_likelihood(labels: Labels) -> Tensor:
-            return head.log_likelihood(self.network_.own_arm(labels.x, labels.t), labels.y)
+            return head.log_likelihood(network.own_arm(labels.x, labels.t), labels.y)
 
         def loss() -> Tensor:
             return -log_likelihood(study.batch(streams, size, repeat=True)).mean(1)
 
-        optimiser = adam(self.network_, self.network_, rate, decay=self._decay(len(labels)))
+        optimiser = adam(network, network, rate, decay=self._decay(len(study.labels)))
         held_out = study.held_out(lambda: log_likelihood, self._chunk)
-        self.steps_ = train(self.network_, optimiser, loss, self._schedule, held_out)
+        return network, train(network, optimiser, loss, self._schedule, held_out)
 
     @property
     def _head(self) -> Head:

@@ -110,7 +110,7 @@ class Convolution(nn.Conv2d):
     @torch.no_grad()
     def _iterate(self) -> None:
         left, size = _unit_image(self._map(self.gain_image)), list(self.gain_image.shape)
-        back = conv2d_input(size, self.weight, left, self.stride, self.padding)
+        back: Tensor = conv2d_input(size, self.weight, left, self.stride, self.padding)  # type: ignore[no-untyped-call]
         self.gain_image.copy_(_unit_image(back))
 
 

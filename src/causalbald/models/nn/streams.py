@@ -17,6 +17,12 @@ class Streams:
     def __len__(self) -> int:
         return len(self._generators)
 
+    def of_member(self, m: int) -> Streams:
+        """Return one member's stream alone, as far as it has come."""
+        alone = Streams([0])
+        alone._generators = [self._generators[m]]
+        return alone
+
     def uniform(self, shape: Sequence[int], *, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Return uniform draws, (M, *shape)."""
         draws = torch.stack([torch.rand(*shape, generator=g) for g in self._generators])

@@ -49,6 +49,10 @@ class Rows:
         columns = np.sort(rng.permutation(min(self.lengths))[:limit]) if self.index.shape[1] > limit else slice(None)
         return Rows(self.index[:, columns], self.counts[:, columns])
 
+    def of_member(self, m: int) -> Rows:
+        """Return one member's rows, those that count."""
+        return Rows(self.index[m : m + 1, : self.lengths[m]], self.counts[m : m + 1, : self.lengths[m]])
+
     @property
     def lengths(self) -> list[int]:
         """How many rows count, per member."""
@@ -76,6 +80,11 @@ class Study:
         """Return the study in which every member trains on all labels and nothing is held out."""
         rows = Rows.of([np.arange(len(labels))] * members, labels.y.device)
         return cls(labels, rows, labels, None)
+
+    def of_member(self, m: int) -> Study:
+        """Return the study of one member alone."""
+        held = None if self.held_rows is None else self.held_rows.of_member(m)
+        return Study(self.labels, self.train.of_member(m), self.held, held)
 
     def held_out(self, prepare: Callable[[], Score], chunk: int) -> Callable[[], Tensor] | None:
         """Return a function () -> (M,): the mean score of what each member holds out; None if nothing is.
