@@ -103,10 +103,9 @@ def main() -> None:
     fit(DeepKernelGP(max_epochs=1), *labelled("synthetic", 50, 0), free=False)  # the first fit loads libraries
     table = resume("speed.csv", [(d, n, s) for d, n, seeds in FITS for s in range(seeds)], against_peer)
     for (dataset, labels), rows in table.groupby(["dataset", "labels"], sort=False):
-        print(f"\n{dataset}, {labels} labels, {len(rows)} seeds; peer {rows.ms_per_step.mean():.1f} ms per step,")
-        print(
-            f"{rows.steps_peer.mean():.0f} steps, {rows.seconds_peer.mean():.1f} s, sqrt-PEHE {rows.pehe_peer.mean():.2f}"
-        )
+        peer = rows[["ms_per_step", "steps_peer", "seconds_peer", "pehe_peer"]].mean()
+        print(f"\n{dataset}, {labels} labels, {len(rows)} seeds")
+        print("peer: {:.1f} ms per step, {:.0f} steps, {:.1f} s, sqrt-PEHE {:.2f}".format(*peer))
         for track in ("paper", "paid"):
             seconds, error = rows[f"seconds_{track}"], rows[f"pehe_{track}"]
             print(
