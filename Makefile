@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install demo test lint docs bench slow clean
+.PHONY: install demo test lint docs bench bench-images quality slow clean
 
 install: $(STAMP)
 
@@ -28,9 +28,18 @@ docs: install
 
 bench: install
 	$(BIN)/python benchmarks/gp.py
+	$(BIN)/python benchmarks/models.py
+
+bench-images: install
+	for model in due ensemble; do $(BIN)/python benchmarks/images.py --data-dir $(MNIST) --model $$model; done
+
+quality: install
+	$(BIN)/python benchmarks/quality.py
+	$(BIN)/python benchmarks/model_quality.py
+	$(BIN)/python benchmarks/stopping.py
 
 slow: install
 	$(BIN)/python -m pytest -m slow
 
 clean:
-	rm -rf .venv docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist causalbald-demo.html
+	rm -rf .venv build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist causalbald-demo.html

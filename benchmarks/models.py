@@ -4,11 +4,12 @@
    after another for the same labels, one thread.
 2. The ensemble's members trained at once against one after another, same seeds.
 
-Rows are added to results/models/speed.csv and ensemble.csv as they come; started again, it goes on where it stopped.
+Rows are added to speed.csv and ensemble.csv in `--out` as they come; started again, it goes on where it stopped.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -25,20 +26,18 @@ from causalbald.datasets import Split
 from causalbald.models import CateEstimator, DeepKernelGP, TarnetEnsemble
 from causalbald.models.base import Labelled
 
-RESULTS = Path(__file__).parent.parent / "results" / "models"
 FITS = [("ihdp", 300, 10), ("ihdp", 100, 5), ("synthetic", 100, 3)]
 ENSEMBLES = [("synthetic", 100, 3), ("ihdp", 300, 2)]
 
 
-def resume(name: str, keys: list[tuple[Any, ...]], run: Callable[..., dict[str, Any]]) -> pd.DataFrame:
+def resume(path: Path, keys: list[tuple[Any, ...]], run: Callable[..., dict[str, Any]]) -> pd.DataFrame:
     """Run what is missing of ``keys`` (data set, labels, seed) and return the whole table."""
-    path = RESULTS / name
     done = (
         set(pd.read_csv(path)[["dataset", "labels", "seed"]].itertuples(index=False, name=None))
         if path.exists()
         else set()
     )
-    RESULTS.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     for dataset, labels, seed in keys:
         if (dataset, labels, seed) not in done:
             row = {"dataset": dataset, "labels": labels, "seed": seed, **run(dataset, labels, seed)}
@@ -99,9 +98,12 @@ def paired_ratio(ours: pd.Series, theirs: pd.Series) -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("build/bench"))
+    out = parser.parse_args().out
     torch.set_num_threads(1)
     fit(DeepKernelGP(max_epochs=1), *labelled("synthetic", 50, 0), free=False)  # the first fit loads libraries
-    table = resume("speed.csv", [(d, n, s) for d, n, seeds in FITS for s in range(seeds)], against_peer)
+    table = resume(out / "speed.csv", [(d, n, s) for d, n, seeds in FITS for s in range(seeds)], against_peer)
     for (dataset, labels), rows in table.groupby(["dataset", "labels"], sort=False):
         peer = rows[["ms_per_step", "steps_peer", "seconds_peer", "pehe_peer"]].mean()
         print(f"\n{dataset}, {labels} labels, {len(rows)} seeds")
@@ -113,7 +115,7 @@ def main() -> None:
                 f"peer's time over ours {rows.seconds_peer.sum() / seconds.sum():.1f}, "
                 f"error ratio {paired_ratio(error, rows.pehe_peer)}"
             )
-    table = resume("ensemble.csv", [(d, n, s) for d, n, seeds in ENSEMBLES for s in range(seeds)], at_once)
+    table = resume(out / "ensemble.csv", [(d, n, s) for d, n, seeds in ENSEMBLES for s in range(seeds)], at_once)
     for (dataset, labels), rows in table.groupby(["dataset", "labels"], sort=False):
         once, one = rows.seconds_at_once.sum(), rows.seconds_one_by_one.sum()
         print(

@@ -71,8 +71,6 @@ class DeepEstimator(CateEstimator):
     spectral_norm: float | None
     batch_size: int | None
     learning_rate: float
-    epoch_steps: int
-    patience: int
     max_epochs: int
     max_validation: int
     encoder: nn.Module | None
@@ -106,11 +104,10 @@ class DeepEstimator(CateEstimator):
             coefficient=gain,
         )
 
-    @property
-    def _schedule(self) -> Schedule:
-        every = check_int(self.epoch_steps, "epoch_steps", low=1)
+    def _limited(self, epoch_steps: int, patience: int) -> Schedule:
+        every = check_int(epoch_steps, "epoch_steps", low=1)
         epochs = check_int(self.max_epochs, "max_epochs", low=1)
-        return Schedule(every * epochs, every, check_int(self.patience, "patience", low=1))
+        return Schedule(every * epochs, every, check_int(patience, "patience", low=1))
 
     @property
     def _chunk(self) -> int:
@@ -182,7 +179,13 @@ class DeepEstimator(CateEstimator):
         if free is not None:
             looked_at = np.sort(rng.permutation(len(free))[:limit])
             return Study(labels, Rows.of([everyone] * members, device), free, Rows.of([looked_at] * members, device))
-        fold = _deal(labels.t.cpu().numpy(), max(members, _LARGEST_SHARE), rng)
+        folds = max(members, _LARGEST_SHARE)
+        if len(labels) < folds:
+            raise InputError(
+                f"{len(labels)} labels are too few to stop {members} networks on a share of them: measure at least "
+                f"{folds}, give validation=, or use the model gp."
+            )
+        fold = _deal(labels.t.cpu().numpy(), folds, rng)
         held = [np.flatnonzero(fold == m)[:limit] for m in range(members)]
         train = [np.flatnonzero(fold != m) for m in range(members)]
         return Study(labels, Rows.of(train, device), labels, Rows.of(held, device))

@@ -51,11 +51,11 @@ class DeepKernelGP(DeepEstimator):
         Networks that find out, each on its share of the bought labels, how long to train; by default 4. With 1, the
         default for images, each member stops on a quarter of the labels and is not trained again.
     inducing : int
-        Inducing points of the bound, and labels that stand for all beyond ``max_exact``.
+        Inducing points of the bound.
     sites : int
         Units of the pool, in both arms, through which covariances between units run.
     max_exact : int
-        Labels up to which beliefs per unit are exact.
+        Labels up to which beliefs per unit are exact; beyond, so many of them stand for all (collapsed bound).
     hidden, depth : int
         Units of a layer (images: eight times the channels of the first stage) and layers (stages) of the encoder.
     negative_slope : float
@@ -67,8 +67,11 @@ class DeepKernelGP(DeepEstimator):
         Labels in a step; None takes all, for the evidence.
     learning_rate : float
         Of the encoder with the paper's bound; the process has twice, the evidence of tables ten times that.
-    epoch_steps, patience, max_epochs : int
-        Steps between looks at held-out labels, looks without a better one after which a member stops, and the limit.
+    epoch_steps, patience : int, optional
+        Steps between looks at held-out labels, and looks without a better one after which a member stops; by default
+        10 and 4 for the evidence, 100 and 5 for the paper's bound.
+    max_epochs : int
+        Limit on the number of looks.
     max_validation : int
         Held-out labels looked at.
     encoder : torch.nn.Module, optional
@@ -126,7 +129,7 @@ class DeepKernelGP(DeepEstimator):
         kernel: str = "matern32",
         members: int | None = None,
         folds: int | None = None,
-        inducing: int = 512,
+        inducing: int = 100,
         sites: int = 256,
         max_exact: int = 1000,
         hidden: int = 200,
@@ -136,8 +139,8 @@ class DeepKernelGP(DeepEstimator):
         spectral_norm: float | None = 0.95,
         batch_size: int | None = 64,
         learning_rate: float = 1e-3,
-        epoch_steps: int = 10,
-        patience: int = 4,
+        epoch_steps: int | None = None,
+        patience: int | None = None,
         max_epochs: int = 500,
         max_validation: int = 500,
         encoder: nn.Module | None = None,
@@ -177,14 +180,13 @@ class DeepKernelGP(DeepEstimator):
         objective = self._stop_early(labels, free)
         rng = generator(self.random_state, "sites")
         chosen = np.sort(rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False))
-        core = len(labels) if len(labels) <= self.max_exact else min(self.inducing, len(labels))
         self.network_ = objective.network
         self.state_ = {
             **(objective.belief() if isinstance(objective, Variational) else {}),
             "x": labels.x.cpu(),
             "t": labels.t.cpu(),
             "y": labels.y.cpu(),
-            "core": torch.as_tensor(np.sort(rng.permutation(len(labels))[:core])),
+            "core": torch.as_tensor(np.sort(rng.permutation(len(labels))[: self.max_exact])),
             "pool": self.scaling_.covariates(pool[chosen]),
         }
         self._believed: dict[bool, list[Sites]] = {}
@@ -203,6 +205,12 @@ class DeepKernelGP(DeepEstimator):
         objective, _ = self._train("member", Study.of_all(labels, members), Schedule(steps, steps, 1))
         self.steps_ = [steps] * members
         return objective
+
+    @property
+    def _schedule(self) -> Schedule:
+        every, patience = (10, 4) if self.collapsed_ else (100, 5)
+        every = every if self.epoch_steps is None else self.epoch_steps
+        return self._limited(every, patience if self.patience is None else self.patience)
 
     def _is_collapsed(self) -> bool:
         check_choice(self.inference, "inference", ("auto", "collapsed", "minibatch"))

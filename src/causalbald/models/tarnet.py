@@ -124,7 +124,7 @@ class TarnetEnsemble(DeepEstimator):
 
         optimiser = adam(network, network, rate, decay=self._decay(len(study.labels)))
         held_out = study.held_out(lambda: log_likelihood, self._chunk)
-        return network, train(network, optimiser, loss, self._schedule, held_out)
+        return network, train(network, optimiser, loss, self._limited(self.epoch_steps, self.patience), held_out)
 
     @property
     def _head(self) -> Head:
