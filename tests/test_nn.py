@@ -14,6 +14,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 from torch import Tensor, distributions, nn
 from torch.nn import functional
 
+from causalbald._typing import Array
 from causalbald.errors import InputError, TrainingError
 from causalbald.models.nn.encoders import (
     Architecture,
@@ -26,6 +27,7 @@ from causalbald.models.nn.heads import GaussianMixture, Probit
 from causalbald.models.nn.kernels import KERNELS, squared_distances
 from causalbald.models.nn.layers import Convolution, Dense
 from causalbald.models.nn.streams import Streams
+from causalbald.models.nn.study import Labels, Rows, Study
 from causalbald.models.nn.tarnet import TreatmentAsInput
 from causalbald.models.nn.training import Schedule, train
 
@@ -61,7 +63,8 @@ def applied_to_images(layer: Convolution, image: tuple[int, int]) -> Tensor:
 
 
 def largest_gain(matrix: Tensor) -> Tensor:
-    return torch.linalg.svdvals(matrix)[..., 0]
+    gain: Tensor = torch.linalg.svdvals(matrix)[..., 0]
+    return gain
 
 
 @pytest.mark.parametrize("stack", [(), (2,)])
@@ -176,7 +179,7 @@ def test_convolutional_encoder_reaches_and_keeps_its_lipschitz_bound(image: tupl
     ("name", "peer"),
     [("rbf", RBF()), ("matern12", Matern(nu=0.5)), ("matern32", Matern(nu=1.5)), ("matern52", Matern(nu=2.5))],
 )
-def test_kernels_are_those_of_scikit_learn(name: str, peer: Callable[..., object]) -> None:
+def test_kernels_are_those_of_scikit_learn(name: str, peer: Callable[..., Array]) -> None:
     rng = np.random.default_rng(0)
     x, z = rng.normal(size=(12, 3)), rng.normal(size=(9, 3))
     squared = torch.as_tensor(cdist(x, z) ** 2)
@@ -210,7 +213,7 @@ def test_mixture_head_against_torch_distributions() -> None:
     )
     head = GaussianMixture(4)
     assert head.outputs == 12
-    torch.testing.assert_close(head.log_likelihood(raw, y), peer.log_prob(y))
+    torch.testing.assert_close(head.log_likelihood(raw, y), peer.log_prob(y))  # type: ignore[no-untyped-call]
     centre, variance = head.moments(raw)
     torch.testing.assert_close(centre, peer.mean)
     torch.testing.assert_close(variance, peer.variance)
@@ -246,6 +249,46 @@ def test_what_a_member_draws_does_not_depend_on_the_others() -> None:
     assert alone[0].min() < 0
     assert len(set(alone[3].tolist())) == 6
     assert 0 <= alone[3].min() <= alone[3].max() < 10
+
+
+def test_rows_that_only_fill_up_do_not_count() -> None:
+    members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
+    rows, values = Rows.of(members, torch.device("cpu")), torch.arange(10.0) ** 2
+    assert rows.lengths == [3, 5]
+    torch.testing.assert_close(rows.mean(values[rows.index]), torch.stack([values[m].mean() for m in members]))
+    for m, expected in enumerate(members):
+        assert rows.of_member(m).index.tolist() == [expected.tolist()]
+    few = rows.at_most(2, np.random.default_rng(0))
+    assert few.lengths == [2, 2]
+    assert all(set(index) <= set(own) for index, own in zip(few.index.tolist(), members, strict=True))
+
+
+@pytest.mark.parametrize("repeat", [True, False])
+def test_batches_hold_a_members_own_labels_alone(repeat: bool) -> None:
+    members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
+    labels = Labels(torch.arange(10.0)[:, None], torch.arange(10) % 2, 100 + torch.arange(10.0))
+    study = Study(labels, Rows.of(members, torch.device("cpu")), labels, None)
+    streams, seen = Streams([1, 2]), [set[int](), set[int]()]
+    for _ in range(30):
+        batch = study.batch(streams, 3, repeat=repeat)
+        assert batch.x.shape == (2, 3, 1)
+        torch.testing.assert_close(batch.y, 100 + batch.x[..., 0])
+        torch.testing.assert_close(batch.t, batch.x[..., 0].long() % 2)
+        for m, drawn in enumerate(batch.x[..., 0].long().tolist()):
+            assert repeat or len(set(drawn)) == 3
+            seen[m].update(drawn)
+    assert seen == [set(own.tolist()) for own in members]
+    assert study.held_out(lambda: lambda part: part.y, 2) is None
+
+
+@pytest.mark.parametrize("chunk", [2, 100])
+def test_held_out_score_is_the_mean_over_a_members_own_rows(chunk: int) -> None:
+    members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
+    labels = Labels(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long), torch.arange(10.0) ** 2)
+    rows = Rows.of(members, torch.device("cpu"))
+    score = Study(labels, rows, labels, rows).held_out(lambda: lambda part: part.y, chunk)
+    assert score is not None
+    torch.testing.assert_close(score(), torch.stack([labels.y[m].mean() for m in members]))
 
 
 class Counter(nn.Module):
@@ -322,7 +365,8 @@ def test_finished_members_are_skipped_and_each_gets_its_weights_back() -> None:
 
     def loss() -> Tensor:
         calls.append([m.calls for m in grown])
-        return -encoder(x).mean((1, 2))
+        features: Tensor = encoder(x)
+        return -features.mean((1, 2))
 
     def held_out() -> Tensor:
         return -((torch.cat([m.weight for m in grown]) - torch.tensor([2.0, 9.0])) ** 2)

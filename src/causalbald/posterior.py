@@ -193,10 +193,13 @@ class Posterior:
     def quantile(self, alpha: float) -> float:
         """Return how many standard deviations an interval with error probability ``alpha`` reaches to each side.
 
-        Of a normal distribution for a closed form; of Student's t for S draws, whose spread is itself an estimate.
+        Normal for a closed form. With S draws the truth is taken as one draw more, and mean and spread are estimates:
+        Student's t with S - 1 degrees of freedom, times sqrt(1 + 1/S).
         """
         level = 1 - check_alpha(alpha) / 2
-        return float(ndtri(level) if self.n_draws is None else stdtrit(self.n_draws - 1, level))
+        if self.n_draws is None:
+            return float(ndtri(level))
+        return float(stdtrit(self.n_draws - 1, level) * np.sqrt(1 + 1 / self.n_draws))
 
     @cached_property
     def residual_share(self) -> float:

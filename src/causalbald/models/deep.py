@@ -9,10 +9,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from causalbald._random import generator
+from causalbald._threads import at_most
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError, UnknownNameError
@@ -26,6 +28,8 @@ from causalbald.models.nn.training import Schedule
 Outcome = Literal["auto", "continuous", "binary"]
 # No member holds out more than one label in so many.
 _LARGEST_SHARE = 4
+# Batches of a table are too small to be shared; those of images gain little beyond.
+_IMAGE_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,19 @@ class DeepEstimator(CateEstimator):
             dropout=check_number(self.dropout, "dropout", low=0.0, below=1.0),
             coefficient=gain,
         )
+
+    def fit(
+        self,
+        Y: ArrayLike,
+        T: ArrayLike,
+        *,
+        X: Any,
+        pool: Any = None,
+        validation: tuple[ArrayLike, ArrayLike, Any] | None = None,
+    ) -> Self:
+        """Learn both arms' expected outcomes, see :meth:`CateEstimator.fit`; on a CPU with few threads."""
+        with at_most(_IMAGE_THREADS if np.ndim(X) == 4 else 1):
+            return super().fit(Y, T, X=X, pool=pool, validation=validation)
 
     def _limited(self, epoch_steps: int, patience: int) -> Schedule:
         every = check_int(epoch_steps, "epoch_steps", low=1)
