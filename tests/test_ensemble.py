@@ -255,7 +255,6 @@ def test_files_that_cannot_be_loaded(fitted: TarnetEnsemble, tmp_path: Path) -> 
             TarnetEnsemble.load(foreign)
 
 
-@pytest.mark.xfail(strict=True, reason="the .part file stays")
 def test_a_failed_save_leaves_nothing_behind(fitted: TarnetEnsemble, tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.mkdir()
@@ -267,7 +266,6 @@ def test_a_failed_save_leaves_nothing_behind(fitted: TarnetEnsemble, tmp_path: P
     assert [p.name for p in tmp_path.rglob("*")] == ["taken"]
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="numpy's integers are not JSON")
 def test_parameters_may_be_numpy_numbers(tmp_path: Path) -> None:
     y, t, x = make_data(30)
     model = TarnetEnsemble(**{**TINY, "random_state": np.int64(3), "dropout": np.float32(0.25)}).fit(y, t, X=x)

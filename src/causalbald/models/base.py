@@ -72,13 +72,18 @@ class CateEstimator(BaseEstimator, ABC):
         validation : (Y, T, X), optional
             Labelled units for early stopping. They cost money too; models that can do without ignore them.
         """
+        self._fitted = False
         x = check_inputs(X, images=self.accepts_images)
         data = Labelled(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
         check_both_arms(data.t)
         self.n_features_in_, self._shape = x.shape[1], x.shape[1:]
         others = x if pool is None else self._check_alike(pool, "pool")
         self._fit(data, others, None if validation is None else self._check_validation(validation))
+        self._fitted = True
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_fitted", False)
 
     def posterior(self, X: Any, *, joint: bool = True) -> Posterior:
         """Return the belief about the expected outcomes of all units in ``X`` (N, D) or (N, C, H, W).

@@ -97,17 +97,6 @@ class DeepEstimator(CateEstimator):
             raise UnknownNameError(f"no preset {name!r} of {cls.__name__}: choose one of {', '.join(cls.presets)}.")
         return cls(**{**cls.presets[name], **options})
 
-    @property
-    def _architecture(self) -> Architecture:
-        gain = None if self.spectral_norm is None else check_number(self.spectral_norm, "spectral_norm", above=0.0)
-        return Architecture(
-            hidden=check_int(self.hidden, "hidden", low=8),
-            depth=check_int(self.depth, "depth", low=1),
-            slope=check_number(self.negative_slope, "negative_slope"),
-            dropout=check_number(self.dropout, "dropout", low=0.0, below=1.0),
-            coefficient=gain,
-        )
-
     def fit(
         self,
         Y: ArrayLike,
@@ -121,10 +110,9 @@ class DeepEstimator(CateEstimator):
         with at_most(_IMAGE_THREADS if np.ndim(X) == 4 else 1):
             return super().fit(Y, T, X=X, pool=pool, validation=validation)
 
-    def _limited(self, epoch_steps: int, patience: int) -> Schedule:
-        every = check_int(epoch_steps, "epoch_steps", low=1)
-        epochs = check_int(self.max_epochs, "max_epochs", low=1)
-        return Schedule(every * epochs, every, check_int(patience, "patience", low=1))
+    @property
+    def _architecture(self) -> Architecture:
+        return check_architecture(self.hidden, self.depth, self.negative_slope, self.dropout, self.spectral_norm)
 
     @property
     def _chunk(self) -> int:
@@ -174,12 +162,16 @@ class DeepEstimator(CateEstimator):
         self.shape_ = data.x.shape[1:]
         self.binary_ = self._is_binary(data.y)
         self.scaling_ = Scaling.of(pool, data.y, binary=self.binary_)
-        return self._labels(data), None if validation is None else self._labels(validation)
+        if validation is None:
+            return self._labels(data), None
+        if self.binary_ and not np.isin(validation.y, (0.0, 1.0)).all():
+            raise InputError("validation Y has other values than 0 and 1, but Y is binary: give the same outcome.")
+        return self._labels(data), self._labels(validation)
 
     def _describe(self, d: dict[str, Any]) -> None:
         """Take over what was fitted beside the tensors, as ``storage`` wrote it."""
         self.shape_, self.binary_, self.steps_ = tuple(d["shape"]), d["binary"], d["steps"]
-        self.n_features_in_, self._shape = self.shape_[0], self.shape_
+        self.n_features_in_, self._shape, self._fitted = self.shape_[0], self.shape_, True
         s = d["scaling"]
         self.scaling_ = Scaling(np.array(s["x_mean"]), np.array(s["x_scale"]), s["y_mean"], s["y_scale"])
 
@@ -208,8 +200,30 @@ class DeepEstimator(CateEstimator):
         return Study(labels, Rows.of(train, device), labels, Rows.of(held, device))
 
 
+def check_architecture(
+    hidden: int, depth: int, negative_slope: float, dropout: float, spectral_norm: float | None
+) -> Architecture:
+    """Return the size of a network if its parameters make sense."""
+    return Architecture(
+        hidden=check_int(hidden, "hidden", low=8),
+        depth=check_int(depth, "depth", low=1),
+        slope=check_number(negative_slope, "negative_slope"),
+        dropout=check_number(dropout, "dropout", low=0.0, below=1.0),
+        coefficient=None if spectral_norm is None else check_number(spectral_norm, "spectral_norm", above=0.0),
+    )
+
+
+def check_schedule(epoch_steps: int, patience: int, max_epochs: int) -> Schedule:
+    """Return how long to train if the parameters make sense."""
+    every = check_int(epoch_steps, "epoch_steps", low=1)
+    epochs = check_int(max_epochs, "max_epochs", low=1)
+    return Schedule(every * epochs, every, check_int(patience, "patience", low=1))
+
+
 def find_device(name: str) -> torch.device:
     """Return a device by torch's name; ``auto`` is a GPU if there is one, else the CPU."""
+    if not isinstance(name, str):
+        raise InputError(f"device must be a name, 'auto' or one of torch's, got {name!r}.")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -14,12 +14,12 @@ from causalbald._typing import AnyArray
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
 from causalbald.models.base import Labelled
-from causalbald.models.deep import DeepEstimator, Outcome
+from causalbald.models.deep import DeepEstimator, Outcome, check_schedule
 from causalbald.models.nn.deep_kernel import DeepKernel
 from causalbald.models.nn.kernels import KERNELS
 from causalbald.models.nn.objectives import Evidence, Variational
 from causalbald.models.nn.streams import Streams
-from causalbald.models.nn.study import Labels, Study
+from causalbald.models.nn.study import Labels, Rows, Study
 from causalbald.models.nn.training import Schedule, adam, train
 from causalbald.models.registry import register
 from causalbald.models.sites import SiteBelief, Sites
@@ -64,7 +64,7 @@ class DeepKernelGP(DeepEstimator):
     spectral_norm : float, optional
         Largest gain of a layer; None for no limit.
     batch_size : int, optional
-        Labels in a step; None takes all, for the evidence.
+        Labels in a step; None takes all.
     learning_rate : float
         Of the encoder with the paper's bound; the process has twice, the evidence of tables ten times that.
     epoch_steps, patience : int, optional
@@ -75,7 +75,7 @@ class DeepKernelGP(DeepEstimator):
     max_validation : int
         Held-out labels looked at.
     encoder : torch.nn.Module, optional
-        Your own, from (n, ...) to features (n, F); each member trains a copy.
+        Your own, from (n, ...) to features (n, F); each member trains a copy that starts from the weights given.
     outcome : "auto", "continuous" or "binary"
         ``auto`` takes outcomes that are all 0 or 1 as binary.
     device : str
@@ -210,7 +210,7 @@ class DeepKernelGP(DeepEstimator):
     def _schedule(self) -> Schedule:
         every, patience = (10, 4) if self.collapsed_ else (100, 5)
         every = every if self.epoch_steps is None else self.epoch_steps
-        return self._limited(every, patience if self.patience is None else self.patience)
+        return check_schedule(every, patience if self.patience is None else self.patience, self.max_epochs)
 
     def _is_collapsed(self) -> bool:
         check_choice(self.inference, "inference", ("auto", "collapsed", "minibatch"))
@@ -228,26 +228,28 @@ class DeepKernelGP(DeepEstimator):
         first = study.labels.take(start.index)
         network.start_at(first.x)
         decay = self._decay(len(study.labels))
+        size = None if self.batch_size is None else check_int(self.batch_size, "batch_size", low=1)
         if self.collapsed_:
-            evidence = Evidence(network, study, self.batch_size, start, self._chunk)
+            evidence = Evidence(network, study, size, start, self._chunk)
             rate *= _COLLAPSED_RATE if len(self.shape_) == 1 else 1.0
             optimiser = adam(network, network.encoder, rate, decay=decay, gain=_GP_RATE)
             held_out = study.held_out(evidence.predictive, self._chunk)
             return evidence, train(network, optimiser, evidence.loss, schedule, held_out)
-        size = check_int(self.batch_size, "batch_size", low=1)
-        bound = Variational(network, study, size, self._points(network, first), binary=self.binary_)
+        points = self._points(network, study.labels, start)
+        bound = Variational(network, study, size or len(study.labels), points, binary=self.binary_)
         optimiser = adam(bound, network.encoder, rate, decay=decay, gain=_GP_RATE)
         return bound, train(bound, optimiser, bound.loss, schedule, study.held_out(bound.predictive, self._chunk))
 
-    def _points(self, network: DeepKernel, labels: Labels) -> Tensor:
+    def _points(self, network: DeepKernel, labels: Labels, rows: Rows) -> Tensor:
         """Return where inducing points start: cluster centres of the features, with any treatment from 0 to 1."""
         with torch.no_grad():
-            features = network.encoder(labels.x).cpu().numpy()
-        count = min(self.inducing, features.shape[1])
-        centres = [
-            KMeans(count, n_init=1, random_state=self.random_state).fit(member).cluster_centers_ for member in features
+            features = network.encoder(labels.x[rows.index]).cpu().numpy()
+        different = [
+            np.unique(f[keep], axis=0) for f, keep in zip(features, rows.counts.cpu().numpy() > 0, strict=True)
         ]
-        points = torch.as_tensor(np.stack(centres), dtype=torch.float32)
+        count = min(self.inducing, *(len(f) for f in different))
+        clusters = [KMeans(count, n_init=1, random_state=self.random_state).fit(f) for f in different]
+        points = torch.as_tensor(np.stack([c.cluster_centers_ for c in clusters]), dtype=torch.float32)
         treatment = network.streams.uniform((count, 1)) * network.log_treatment.detach().exp().cpu()
         return torch.cat([points, treatment], -1).to(labels.y.device)
 

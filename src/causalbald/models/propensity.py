@@ -54,9 +54,7 @@ class PropensityModel(BaseEstimator):
         t = check_treatment(T, len(x), "T")
         check_both_arms(t, "units")
         check_clip(self.clip)
-        folds = min(check_int(self.folds, "folds", low=2), int(np.bincount(t).min()))
-        if folds < 2:
-            raise InputError("a propensity model needs at least two units in each arm.")
+        folds = check_folds(self.folds, t)
         splits = list(StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(x, t))
         found = {}
         for kind, make in (("logistic", self._logistic), ("trees", self._trees)):
@@ -85,6 +83,14 @@ class PropensityModel(BaseEstimator):
         return HistGradientBoostingClassifier(
             max_iter=100, learning_rate=0.05, max_leaf_nodes=15, random_state=self.random_state
         )
+
+
+def check_folds(folds: int, treatment: Treatment) -> int:
+    """Return the number of folds, fewer than asked for if an arm has fewer units."""
+    possible = min(check_int(folds, "folds", low=2), int(np.bincount(treatment).min()))
+    if possible < 2:
+        raise InputError("a propensity model needs at least two units in each arm.")
+    return possible
 
 
 def check_clip(clip: float) -> None:

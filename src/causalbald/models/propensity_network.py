@@ -16,14 +16,14 @@ from torch.nn import functional
 
 from causalbald._random import generator
 from causalbald._typing import AnyArray, Array
-from causalbald._validation import check_both_arms, check_inputs, check_int, check_treatment
-from causalbald.models.deep import Scaling, find_device
+from causalbald._validation import check_both_arms, check_inputs, check_int, check_number, check_treatment
+from causalbald.models.deep import Scaling, check_architecture, check_schedule, find_device
 from causalbald.models.nn.encoders import Architecture, feature_width, make_encoder
 from causalbald.models.nn.layers import Dense
 from causalbald.models.nn.streams import Streams
 from causalbald.models.nn.study import Labels, Rows, Study
-from causalbald.models.nn.training import Schedule, adam, train
-from causalbald.models.propensity import Calibration, check_clip
+from causalbald.models.nn.training import adam, train
+from causalbald.models.propensity import Calibration, check_clip, check_folds
 
 _CHUNK = 64
 
@@ -103,8 +103,8 @@ class PropensityNetwork(BaseEstimator):
         t = check_treatment(T, len(x), "T")
         check_both_arms(t, "units")
         check_clip(self.clip)
-        folds = min(check_int(self.folds, "folds", low=2), int(np.bincount(t).min()))
-        splits = list(StratifiedKFold(max(folds, 2), shuffle=True, random_state=self.random_state).split(t, t))
+        folds = check_folds(self.folds, t)
+        splits = list(StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(t, t))
         self.shape_, self.scaling_ = x.shape[1:], Scaling.of(x, t.astype(float), binary=True)
         y = torch.as_tensor(t)
         labels = Labels(self.scaling_.covariates(x), y, y.float())
@@ -135,7 +135,12 @@ class PropensityNetwork(BaseEstimator):
     def _train(self, study: Study) -> None:
         members = len(study.train.lengths)
         streams = Streams([int(generator(self.random_state, "fold", m).integers(2**62)) for m in range(members)])
-        architecture = Architecture(self.hidden, self.depth, self.negative_slope, self.dropout, self.spectral_norm)
+        architecture = check_architecture(
+            self.hidden, self.depth, self.negative_slope, self.dropout, self.spectral_norm
+        )
+        size = check_int(self.batch_size, "batch_size", low=1)
+        rate = check_number(self.learning_rate, "learning_rate", above=0.0)
+        schedule = check_schedule(self.epoch_steps, self.patience, self.max_epochs)
         device = find_device(self.device)
         self.network_ = _Network(self.shape_, architecture, streams).to(device)
 
@@ -144,11 +149,10 @@ class PropensityNetwork(BaseEstimator):
             return -functional.binary_cross_entropy_with_logits(score, labels.y.to(device), reduction="none")
 
         def loss() -> Tensor:
-            return -log_likelihood(study.batch(streams, self.batch_size, repeat=True)).mean(1)
+            return -log_likelihood(study.batch(streams, size, repeat=True)).mean(1)
 
         decay = 0.5 * (1 - self.dropout) / len(study.labels)
-        optimiser = adam(self.network_, self.network_, self.learning_rate, decay=decay)
-        schedule = Schedule(self.epoch_steps * self.max_epochs, self.epoch_steps, self.patience)
+        optimiser = adam(self.network_, self.network_, rate, decay=decay)
         train(self.network_, optimiser, loss, schedule, study.held_out(lambda: log_likelihood, _CHUNK))
 
     @torch.no_grad()

@@ -40,11 +40,18 @@ def save(model: DeepEstimator, path: Path) -> None:
         "members": len(model.steps_),
         "scaling": scaling,
     }
-    state = {_NETWORK + name: value.cpu().contiguous() for name, value in model.network_.state_dict().items()}
-    state |= {_REST + name: value.contiguous() for name, value in model._tensors().items()}
+    named = {_NETWORK + name: value for name, value in model.network_.state_dict().items()}
+    named |= {_REST + name: value for name, value in model._tensors().items()}
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in named.items()}
+    text = json.dumps(description, default=lambda number: number.item())
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: give the name of a file in a folder that exists.")
     unfinished = path.with_name(path.name + ".part")
-    save_file(state, unfinished, metadata={"causalbald": json.dumps(description)})
-    os.replace(unfinished, path)
+    try:
+        save_file(state, unfinished, metadata={"causalbald": text})
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def load(cls: type[Model], path: Path, encoder: nn.Module | None) -> Model:

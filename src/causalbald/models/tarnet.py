@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_int, check_number
 from causalbald.models.base import Labelled
-from causalbald.models.deep import DeepEstimator, Outcome
+from causalbald.models.deep import DeepEstimator, Outcome, check_schedule
 from causalbald.models.nn.heads import GaussianMixture, Head, Probit
 from causalbald.models.nn.streams import Streams
 from causalbald.models.nn.study import Labels, Study
@@ -51,7 +51,7 @@ class TarnetEnsemble(DeepEstimator):
     max_validation : int
         Held-out labels looked at.
     encoder : torch.nn.Module, optional
-        Your own, from (n, ...) to features (n, F); each member trains a copy.
+        Your own, from (n, ...) to features (n, F); each member trains a copy that starts from the weights given.
     outcome : "auto", "continuous" or "binary"
         ``auto`` takes outcomes that are all 0 or 1 as binary.
     device : str
@@ -124,7 +124,9 @@ class TarnetEnsemble(DeepEstimator):
 
         optimiser = adam(network, network, rate, decay=self._decay(len(study.labels)))
         held_out = study.held_out(lambda: log_likelihood, self._chunk)
-        return network, train(network, optimiser, loss, self._limited(self.epoch_steps, self.patience), held_out)
+        return network, train(
+            network, optimiser, loss, check_schedule(self.epoch_steps, self.patience, self.max_epochs), held_out
+        )
 
     @property
     def _head(self) -> Head:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from causalbald.models.nn.encoders import Architecture, make_encoder
+from causalbald.models.nn.encoders import Architecture, feature_width, make_encoder
 from causalbald.models.nn.kernels import KERNELS, squared_distances
 from causalbald.models.nn.streams import Streams
 
@@ -31,6 +31,7 @@ class DeepKernel(nn.Module):
         super().__init__()
         self.streams, self.kernel_name, members = streams, kernel, len(streams)
         self.encoder = make_encoder(shape, architecture, streams, activate_output=True, own=own)
+        feature_width(self.encoder, shape, members)
         self.log_lengthscale = nn.Parameter(torch.zeros(members, 1, 1))
         self.log_treatment = nn.Parameter(torch.zeros(members, 1, 1))
         self.log_variance = nn.Parameter(torch.zeros(members, 1, 1))

@@ -149,6 +149,8 @@ def make_encoder(
 ) -> nn.Module:
     """Return an encoder for covariates of one unit's ``shape``: the user's ``own``, convolutional, or dense."""
     if own is not None:
+        if not isinstance(own, nn.Module):
+            raise InputError(f"encoder must be a torch.nn.Module, got {type(own).__name__}.")
         return EachMember(lambda: copy.deepcopy(own), streams)
     if len(shape) == 1:
         return DenseEncoder(shape[0], architecture, streams, activate_output=activate_output)

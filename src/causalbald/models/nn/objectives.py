@@ -105,7 +105,7 @@ class Variational(nn.Module):
     def belief(self) -> dict[str, Tensor]:
         """Return where the belief is held and what it is, in double precision on the CPU."""
         values = {"points": self.points, "mean": self.mean, "root": self.root.tril(), "prior_root": self.prior_root()}
-        return {name: value.detach().double().cpu() for name, value in values.items()}
+        return {name: value.detach().double().cpu().contiguous() for name, value in values.items()}
 
     def prior_root(self) -> Tensor:
         """Return the Cholesky factor of the prior covariance at the inducing points, (M, m, m), double precision."""
