@@ -242,3 +242,22 @@ def test_other_bad_calls() -> None:
     with pytest.raises(InputError, match="n must be"):
         p.draws(0, np.random.default_rng(0))
     assert "units=3" in repr(p)
+
+
+def test_interval_from_few_draws_holds_one_draw_more() -> None:
+    rng = np.random.default_rng(0)
+    draws, truth = rng.normal(size=(5, 20_000, 2)), rng.normal(size=(20_000, 2))
+    belief = Posterior.from_draws(draws, noise=1.0)
+    reach = belief.quantile(0.1) * np.sqrt(belief.variance)
+    assert np.mean(np.abs(truth - belief.mean) <= reach) == pytest.approx(0.9, abs=0.01)
+    closed = Posterior(belief.mean, belief.factor, np.zeros(()), belief.noise)
+    assert closed.quantile(0.05) == pytest.approx(1.959964, abs=1e-6)
+
+
+def test_rescaled_is_the_belief_in_another_unit() -> None:
+    belief = FakePosterior()
+    other = belief.rescaled(10.0, 3.0)
+    np.testing.assert_allclose(other.effect_mean, 10 * belief.effect_mean)
+    np.testing.assert_allclose(other.covariance, 100 * belief.covariance)
+    np.testing.assert_allclose(other.outcome_noise, 100 * belief.outcome_noise)
+    np.testing.assert_allclose(other.mean, 10 * belief.mean + 3)
