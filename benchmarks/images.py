@@ -67,7 +67,11 @@ def make(model: str, schedule: str, seed: int) -> CateEstimator:
     options: dict[str, Any] = {"random_state": seed}
     if schedule == "paper":
         options |= {"epoch_steps": 100, "max_epochs": 500, "max_validation": 5_000}
-        options |= {"patience": 5, "inference": "minibatch", "members": 1} if model == "due" else {"patience": 20}
+        own: dict[str, dict[str, Any]] = {
+            "due": {"patience": 5, "inference": "minibatch", "members": 1},
+            "ensemble": {"patience": 20, "batch_size": 200},
+        }
+        options |= own[model]
     return DeepKernelGP.preset("cmnist", **options) if model == "due" else TarnetEnsemble.preset("cmnist", **options)
 
 

@@ -63,7 +63,17 @@ class TarnetEnsemble(DeepEstimator):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "synthetic": {"hidden": 100, "dropout": 0.0, "depth": 4, "spectral_norm": 12.0, "negative_slope": 0.0},
         "ihdp": {"hidden": 400, "dropout": 0.15, "depth": 3, "spectral_norm": 0.95, "negative_slope": -1.0},
-        "cmnist": {"hidden": 100, "dropout": 0.1, "depth": 3, "spectral_norm": 24.0, "negative_slope": 0.0},
+        "cmnist": {
+            "hidden": 100,
+            "dropout": 0.1,
+            "depth": 3,
+            "spectral_norm": 24.0,
+            "negative_slope": 0.0,
+            "batch_size": 64,
+            "epoch_steps": 25,
+            "patience": 4,
+            "max_epochs": 20,
+        },
     }
 
     def __init__(
