@@ -26,8 +26,8 @@ from causalbald.datasets import Split
 from causalbald.models import CateEstimator, DeepKernelGP, TarnetEnsemble
 from causalbald.models.base import Labelled
 
-FITS = [("ihdp", 300, 10), ("ihdp", 100, 5), ("synthetic", 100, 3)]
-ENSEMBLES = [("synthetic", 100, 3), ("ihdp", 300, 2)]
+FITS = [("ihdp", 300, 10), ("ihdp", 100, 3), ("synthetic", 100, 2)]
+ENSEMBLES = [("synthetic", 100, 3), ("ihdp", 300, 1)]
 
 
 def resume(path: Path, keys: list[tuple[Any, ...]], run: Callable[..., dict[str, Any]]) -> pd.DataFrame:

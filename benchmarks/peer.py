@@ -80,7 +80,9 @@ class _Process(gpytorch.models.ApproximateGP):
 
 
 class Peer:
-    """The deep-kernel GP; ``fit`` stops on the validation split, as the paper does."""
+    """The deep-kernel GP; ``fit`` stops on the validation split, as the paper does. Covariates are taken as they come:
+    both data sets are already scaled, and rare binary columns would grow large in standard units.
+    """
 
     def __init__(self, settings: PeerSettings, seed: int) -> None:
         self.settings, self.seed = settings, seed
@@ -88,7 +90,6 @@ class Peer:
     def fit(self, known: Split, free: Split) -> Peer:
         torch.manual_seed(self.seed)
         s, n = self.settings, len(known)
-        self.x_mean, self.x_sd = known.x.mean(0), np.where(known.x.std(0) > 0, known.x.std(0), 1.0)
         self.y_mean, self.y_sd = known.y.mean(), known.y.std()
         x, t, y = self._tensors(known)
         held_x, held_t, held_y = self._tensors(free)
@@ -125,7 +126,7 @@ class Peer:
         return self
 
     def effect(self, x: Array) -> Array:
-        z = torch.as_tensor((x - self.x_mean) / self.x_sd, dtype=torch.float32)
+        z = torch.as_tensor(x, dtype=torch.float32)
         with torch.no_grad():
             arms = [self.process(self._features(z, torch.full((len(z),), float(a)))).mean for a in (0, 1)]
         return np.asarray((arms[1] - arms[0]).double().numpy() * self.y_sd)
@@ -142,8 +143,8 @@ class Peer:
         return torch.cat([self.encoder(x), t[:, None]], 1)
 
     def _tensors(self, split: Split) -> tuple[Tensor, Tensor, Tensor]:
-        x, y = (split.x - self.x_mean) / self.x_sd, (split.y - self.y_mean) / self.y_sd
-        values = [torch.as_tensor(v, dtype=torch.float32) for v in (x, split.t, y)]
+        y = (split.y - self.y_mean) / self.y_sd
+        values = [torch.as_tensor(v, dtype=torch.float32) for v in (split.x, split.t, y)]
         return values[0], values[1], values[2]
 
     def _mode(self, *, training: bool) -> None:

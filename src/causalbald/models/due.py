@@ -46,7 +46,7 @@ class DeepKernelGP(DeepEstimator):
         ``minibatch`` is the paper's variational bound, also for binary outcomes. ``auto`` takes the first where it can.
     kernel : "rbf", "matern12", "matern32" or "matern52"
     members : int, optional
-        Networks whose beliefs are mixed; by default 4, 2 if ``validation`` is given, 1 for images.
+        Networks whose beliefs are mixed; by default 4, but 1 if ``validation`` is given, and for images.
     folds : int, optional
         Networks that find out, each on its share of the bought labels, how long to train; by default 4. With 1, the
         default for images, each member stops on a quarter of the labels and is not trained again.
@@ -194,7 +194,7 @@ class DeepKernelGP(DeepEstimator):
     def _stop_early(self, labels: Labels, free: Labels | None) -> Evidence | Variational:
         """Train members until free labels say stop, or for as long as folds of the bought ones say."""
         image = len(self.shape_) > 1
-        default_folds, default_members = (1, 1) if image else (4, 4 if free is None else 2)
+        default_folds, default_members = (1, 1) if image else (4, 4 if free is None else 1)
         folds = default_folds if self.folds is None else check_int(self.folds, "folds", low=1)
         members = default_members if self.members is None else check_int(self.members, "members", low=1)
         if free is not None or folds == 1:
