@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -258,7 +258,7 @@ def test_rows_that_only_fill_up_do_not_count() -> None:
     torch.testing.assert_close(rows.mean(values[rows.index]), torch.stack([values[m].mean() for m in members]))
     for m, expected in enumerate(members):
         assert rows.of_member(m).index.tolist() == [expected.tolist()]
-    few = rows.at_most(2, np.random.default_rng(0))
+    few = rows.columns(rows.at_most(2, np.random.default_rng(0)))
     assert few.lengths == [2, 2]
     assert all(set(index) <= set(own) for index, own in zip(few.index.tolist(), members, strict=True))
 
@@ -299,7 +299,12 @@ class Counter(nn.Module):
         self.count = nn.Parameter(torch.zeros(members, 1))
 
     def run(
-        self, held_out: Callable[[], Tensor] | None, max_steps: int = 40, every: int = 1, patience: int = 3
+        self,
+        held_out: Callable[[], Tensor] | None,
+        max_steps: int = 40,
+        every: int = 1,
+        patience: int = 3,
+        along: Selected | None = None,
     ) -> list[int]:
         self.steps = 0
 
@@ -307,16 +312,29 @@ class Counter(nn.Module):
             self.steps += 1
             return -self.count[:, 0]
 
-        return train(
-            self, torch.optim.SGD(self.parameters(), 1.0), loss, Schedule(max_steps, every, patience), held_out
-        )
+        schedule, others = Schedule(max_steps, every, patience), [] if along is None else [along]
+        return train(self, torch.optim.SGD(self.parameters(), 1.0), loss, schedule, held_out, others)
+
+
+class Selected:
+    """Remembers who was left, and when it was told."""
+
+    def __init__(self, network: Counter) -> None:
+        self.network, self.members = network, list(range(len(network.count)))
+        self.told: list[tuple[int, list[int]]] = []
+
+    def select(self, members: Sequence[int]) -> None:
+        self.members = list(members)
+        self.told.append((self.network.steps, self.members))
 
 
 def test_members_get_back_their_own_best_weights_and_training_stops() -> None:
     network, peaks = Counter(3), torch.tensor([4.0, 12.0, 1.0])
-    assert network.run(lambda: -((network.count[:, 0] - peaks) ** 2)) == [4, 12, 1]
+    who = Selected(network)
+    assert network.run(lambda: -((network.count[:, 0] - peaks[who.members]) ** 2), along=who) == [4, 12, 1]
     assert network.count[:, 0].tolist() == [4.0, 12.0, 1.0]
     assert network.steps == 12 + 3
+    assert who.told == [(1 + 3, [0, 1]), (4 + 3, [1]), (12 + 3, [0, 1, 2])]
     assert not network.training
 
 
@@ -330,7 +348,8 @@ def test_a_finished_member_is_not_revived_and_a_slump_within_patience_is_forgive
     """Scores at steps 1 to 8: the first member peaks at 2, rises again after three looks; the second dips for two."""
     network = Counter(2)
     scores = torch.tensor([[1.0, 2.0, 0.0, 0.0, 0.0, 9.0, 9.5, 9.9], [3.0, 1.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0]])
-    assert network.run(lambda: scores[:, network.steps - 1], max_steps=8) == [2, 8]
+    who = Selected(network)
+    assert network.run(lambda: scores[who.members, network.steps - 1], max_steps=8, along=who) == [2, 8]
     assert network.count[:, 0].tolist() == [2.0, 8.0]
 
 
@@ -344,7 +363,7 @@ def test_without_held_out_labels_all_steps_are_taken() -> None:
 def test_no_finite_score_is_an_error(hopeless: float) -> None:
     network = Counter(2)
     with pytest.raises(TrainingError, match="learning_rate"):
-        network.run(lambda: torch.tensor([1.0, hopeless]), max_steps=5)
+        network.run(lambda: torch.tensor([1.0, hopeless]), max_steps=5, patience=5)
 
 
 class Grown(nn.Module):
@@ -369,7 +388,7 @@ def test_finished_members_are_skipped_and_each_gets_its_weights_back() -> None:
         return -features.mean((1, 2))
 
     def held_out() -> Tensor:
-        return -((torch.cat([m.weight for m in grown]) - torch.tensor([2.0, 9.0])) ** 2)
+        return torch.cat([-((grown[m].weight - [2.0, 9.0][m]) ** 2) for m in encoder.members])
 
     steps = train(encoder, torch.optim.SGD(encoder.parameters(), 1.0), loss, Schedule(30, 1, 2), held_out)
     assert steps == [2, 9]
@@ -378,13 +397,30 @@ def test_finished_members_are_skipped_and_each_gets_its_weights_back() -> None:
     assert encoder(x)[:, 0, 0].tolist() == [2.0, 9.0]
 
 
-def test_features_of_finished_members_are_zero() -> None:
-    encoder = EachMember(lambda: nn.Linear(4, 2), Streams([1, 2]))
-    encoder.finished = frozenset({0})
-    features = encoder(torch.ones(2, 3, 4))
-    assert features.shape == (2, 3, 2)
-    assert (features[0] == 0).all()
-    assert (features[1] != 0).all()
+def test_some_members_encode_as_they_do_among_all() -> None:
+    streams = Streams([1, 2, 3])
+    encoder, x = EachMember(lambda: nn.Linear(4, 2), streams), torch.ones(3, 3, 4)
+    among_all = encoder(x)
+    encoder.select([2, 0])
+    torch.testing.assert_close(encoder(x[:2]), among_all[[2, 0]], rtol=0, atol=0)
+
+
+def test_who_leaves_does_not_disturb_the_streams_and_rows_of_others() -> None:
+    everyone, some = Streams([1, 2, 3]), Streams([1, 2, 3])
+    some.select([2, 0])
+    torch.testing.assert_close(some.normal((4,)), everyone.normal((4,))[[2, 0]], rtol=0, atol=0)
+    some.select([0, 1, 2])
+    assert len(some) == 3
+    labels = Labels(torch.arange(10.0)[:, None], torch.zeros(10, dtype=torch.long), torch.arange(10.0))
+    rows = Rows.of([np.array([4, 7]), np.array([0, 2, 3, 5]), np.array([1, 6, 8])], torch.device("cpu"))
+    study = Study(labels, rows, labels, rows)
+    held_out = study.held_out(lambda: lambda part: part.y, 100)
+    assert held_out is not None
+    study.select([1, 2])
+    torch.testing.assert_close(held_out(), torch.tensor([2.5, 5.0]))
+    batch = study.batch(Streams([5, 6]), 4, repeat=False)
+    assert batch.y.shape == (2, 2), "a batch is as long as the shortest of all members, whoever is left"
+    assert set(batch.y[1].tolist()) <= {1.0, 6.0, 8.0}
 
 
 def test_randomness_inside_a_member_is_its_own_and_leaves_the_global_state_alone() -> None:

@@ -72,13 +72,14 @@ class CateEstimator(BaseEstimator, ABC):
         validation : (Y, T, X), optional
             Labelled units for early stopping. They cost money too; models that can do without ignore them.
         """
-        self._fitted = False
         x = check_inputs(X, images=self.accepts_images)
         data = Labelled(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
         check_both_arms(data.t)
+        others = x if pool is None else self._check_alike(pool, "pool", x.shape[1:])
+        free = None if validation is None else self._check_validation(validation, x.shape[1:])
+        self._fitted = False
         self.n_features_in_, self._shape = x.shape[1], x.shape[1:]
-        others = x if pool is None else self._check_alike(pool, "pool")
-        self._fit(data, others, None if validation is None else self._check_validation(validation))
+        self._fit(data, others, free)
         self._fitted = True
         return self
 
@@ -130,15 +131,15 @@ class CateEstimator(BaseEstimator, ABC):
 
     def _check_new(self, X: Any) -> AnyArray:
         check_is_fitted(self)
-        return self._check_alike(X, "X")
+        return self._check_alike(X, "X", self._shape)
 
-    def _check_alike(self, X: Any, name: str) -> AnyArray:
-        return check_inputs(X, name, images=self.accepts_images, shape=self._shape)
+    def _check_alike(self, X: Any, name: str, shape: tuple[int, ...]) -> AnyArray:
+        return check_inputs(X, name, images=self.accepts_images, shape=shape)
 
-    def _check_validation(self, validation: tuple[ArrayLike, ArrayLike, Any]) -> Labelled:
+    def _check_validation(self, validation: tuple[ArrayLike, ArrayLike, Any], shape: tuple[int, ...]) -> Labelled:
         if len(validation) != 3:
             raise InputError("validation must be a triple (Y, T, X).")
-        x = self._check_alike(validation[2], "validation X")
+        x = self._check_alike(validation[2], "validation X", shape)
         y = check_vector(validation[0], "validation Y", len(x))
         return Labelled(y, check_treatment(validation[1], len(x), "validation T"), x)
 

@@ -224,21 +224,23 @@ class DeepKernelGP(DeepEstimator):
         """Train a network per member, stopped on what the study holds out, if anything."""
         rate = check_number(self.learning_rate, "learning_rate", above=0.0)
         network = self._build(self._streams(purpose, len(study.train.lengths)))
-        start = study.train.at_most(self.max_exact, generator(self.random_state, purpose, "rows"))
-        first = study.labels.take(start.index)
-        network.start_at(first.x)
+        along = (study, network.streams)
+        few = study.train.at_most(self.max_exact, generator(self.random_state, purpose, "rows"))
+        start = study.train.columns(few)
+        network.start_at(study.labels.take(start.index).x)
         decay = self._decay(len(study.labels))
         size = None if self.batch_size is None else check_int(self.batch_size, "batch_size", low=1)
         if self.collapsed_:
-            evidence = Evidence(network, study, size, start, self._chunk)
+            evidence = Evidence(network, study, size, few, self._chunk)
             rate *= _COLLAPSED_RATE if len(self.shape_) == 1 else 1.0
             optimiser = adam(network, network.encoder, rate, decay=decay, gain=_GP_RATE)
             held_out = study.held_out(evidence.predictive, self._chunk)
-            return evidence, train(network, optimiser, evidence.loss, schedule, held_out)
+            return evidence, train(network, optimiser, evidence.loss, schedule, held_out, along)
         points = self._points(network, study.labels, start)
         bound = Variational(network, study, size or len(study.labels), points, binary=self.binary_)
         optimiser = adam(bound, network.encoder, rate, decay=decay, gain=_GP_RATE)
-        return bound, train(bound, optimiser, bound.loss, schedule, study.held_out(bound.predictive, self._chunk))
+        held_out = study.held_out(bound.predictive, self._chunk)
+        return bound, train(bound, optimiser, bound.loss, schedule, held_out, along)
 
     def _points(self, network: DeepKernel, labels: Labels, rows: Rows) -> Tensor:
         """Return where inducing points start: cluster centres of the features, with any treatment from 0 to 1."""

@@ -153,7 +153,8 @@ class PropensityNetwork(BaseEstimator):
 
         decay = 0.5 * (1 - self.dropout) / len(study.labels)
         optimiser = adam(self.network_, self.network_, rate, decay=decay)
-        train(self.network_, optimiser, loss, schedule, study.held_out(lambda: log_likelihood, _CHUNK))
+        held_out = study.held_out(lambda: log_likelihood, _CHUNK)
+        train(self.network_, optimiser, loss, schedule, held_out, (study, streams))
 
     @torch.no_grad()
     def _scores(self, x: AnyArray) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -103,31 +103,34 @@ class EachMember(nn.Module):
 
     For convolutions this is faster on a CPU than one grouped convolution. Whatever is below ``each.<m>`` belongs to
     member m; all other parameters of a network have a leading member axis. Randomness inside a module follows
-    that member's stream. Members in ``finished`` are skipped: nobody uses their features any more.
+    that member's stream.
     """
 
     def __init__(self, make: Callable[[], nn.Module], streams: Streams) -> None:
         super().__init__()
         self.streams = streams
-        self.finished: frozenset[int] = frozenset()
         members = []
         for m in range(len(streams)):
             with _seeded(streams.seed(m)):
                 members.append(make())
         self.each = nn.ModuleList(members)
+        self.select(range(len(members)))
+
+    def select(self, members: Sequence[int]) -> None:
+        """From now on encode for these members only."""
+        self.members = list(members)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features (M, n, F) of inputs x (M, n, ...)."""
-        features = {m: self._features(m, x[m]) for m in range(len(self.each)) if m not in self.finished}
-        nobody = torch.zeros_like(next(iter(features.values())), requires_grad=False)
-        return torch.stack([features.get(m, nobody) for m in range(len(self.each))])
+        return torch.stack([self._features(row, x[row]) for row in range(len(self.members))])
 
-    def _features(self, m: int, x: Tensor) -> Tensor:
+    def _features(self, row: int, x: Tensor) -> Tensor:
+        encoder = self.each[self.members[row]]
         if not self.training:
-            features: Tensor = self.each[m](x)
+            features: Tensor = encoder(x)
             return features
-        with _seeded(self.streams.seed(m)):
-            features = self.each[m](x)
+        with _seeded(self.streams.seed(row)):
+            features = encoder(x)
         return features
 
 

@@ -50,10 +50,13 @@ class Dense(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (M, *stack, n, inputs); a missing or unit stack axis is shared."""
         mapped = x @ self.weight
-        if self.coefficient is not None:
-            # Dividing the outputs costs less than dividing the weight: a batch has fewer rows than a layer.
-            mapped = mapped / (self.gain() / self.coefficient).clamp_min(1.0)
-        return mapped + self.bias
+        if self.coefficient is None:
+            return mapped + self.bias
+        excess = self.gain() / self.coefficient
+        if (excess <= 1.0).all():
+            return mapped + self.bias
+        # Dividing the outputs costs less than dividing the weight: a batch has fewer rows than a layer.
+        return torch.addcmul(self.bias, mapped, excess.clamp_min(1.0).reciprocal())
 
     def gain(self) -> Tensor:
         """Return the largest singular values, (M, *stack, 1, 1), after one more power iteration while training."""

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from causalbald._typing import Positions
 from causalbald.models.evidence import log_evidence
 from causalbald.models.nn.deep_kernel import DeepKernel
-from causalbald.models.nn.study import Labels, Rows, Score, Study
+from causalbald.models.nn.study import Labels, Score, Study
 
 _LOG_2PI = math.log(2 * math.pi)
 _JITTER = 1e-5
@@ -21,11 +22,11 @@ class Evidence:
     """Evidence of random batches: the process is integrated out exactly, nothing but the kernel is learned.
 
     A new batch each step, without repetition, keeps the encoder from fitting the labels one by one, which the
-    evidence of all labels at once rewards. ``condition_on`` are the labels that predict the held-out ones.
+    evidence of all labels at once rewards. ``condition_on``: which of a member's rows predict the held-out ones.
     """
 
     def __init__(
-        self, network: DeepKernel, study: Study, batch_size: int | None, condition_on: Rows, chunk: int
+        self, network: DeepKernel, study: Study, batch_size: int | None, condition_on: Positions, chunk: int
     ) -> None:
         self.network, self.study, self.chunk = network, study, chunk
         self.batch_size = len(study.labels) if batch_size is None else batch_size
@@ -41,8 +42,8 @@ class Evidence:
     @torch.no_grad()
     def predictive(self) -> Score:
         """Return the expected log-likelihood of new labels (M, v) given ``condition_on``, as a function."""
-        network, keep = self.network, self.condition_on.counts.double()
-        known = self.study.labels.take(self.condition_on.index)
+        network, rows = self.network, self.study.train.columns(self.condition_on)
+        known, keep = self.study.labels.take(rows.index), rows.counts.double()
         parts = zip(torch.split(known.x, self.chunk, 1), torch.split(known.t, self.chunk, 1), strict=True)
         a = torch.cat([network.features(x, t) for x, t in parts], 1)
         # Rows that only fill up are taken out: no covariance with others, noise 1, residual 0.

@@ -12,16 +12,21 @@ class Streams:
     """Random numbers for M members: every draw has a leading member axis, row m from member m's own stream."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
-        self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._all = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._generators = self._all
 
     def __len__(self) -> int:
         return len(self._generators)
 
     def of_member(self, m: int) -> Streams:
         """Return one member's stream alone, as far as it has come."""
-        alone = Streams([0])
-        alone._generators = [self._generators[m]]
+        alone = Streams([])
+        alone._all = alone._generators = [self._all[m]]
         return alone
+
+    def select(self, members: Sequence[int]) -> None:
+        """From now on draw for these members only; the others' streams stay where they are."""
+        self._generators = [self._all[m] for m in members]
 
     def uniform(self, shape: Sequence[int], *, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Return uniform draws, (M, *shape)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -44,16 +45,24 @@ class Rows:
         counts = np.stack([np.arange(longest) < len(rows) for rows in members])
         return cls(torch.as_tensor(index, device=device), torch.as_tensor(counts, dtype=torch.float32, device=device))
 
-    def at_most(self, limit: int, rng: np.random.Generator) -> Rows:
-        """Return at most ``limit`` of each member's rows, chosen at random."""
-        columns = np.sort(rng.permutation(min(self.lengths))[:limit]) if self.index.shape[1] > limit else slice(None)
-        return Rows(self.index[:, columns], self.counts[:, columns])
+    def at_most(self, limit: int, rng: np.random.Generator) -> Positions:
+        """Return ``columns`` with at most ``limit`` of each member's rows, at random; all if there are no more."""
+        longest = self.index.shape[1]
+        return np.arange(longest) if longest <= limit else np.sort(rng.permutation(min(self.lengths))[:limit])
 
     def of_member(self, m: int) -> Rows:
         """Return one member's rows, those that count."""
         return Rows(self.index[m : m + 1, : self.lengths[m]], self.counts[m : m + 1, : self.lengths[m]])
 
-    @property
+    def of_members(self, members: Sequence[int]) -> Rows:
+        """Return the rows of some members."""
+        return Rows(self.index[members], self.counts[members])
+
+    def columns(self, columns: Positions) -> Rows:
+        """Return the same places of every member's rows."""
+        return Rows(self.index[:, columns], self.counts[:, columns])
+
+    @cached_property
     def lengths(self) -> list[int]:
         """How many rows count, per member."""
         return [int(n) for n in self.counts.sum(1)]
@@ -66,7 +75,7 @@ class Rows:
 Score = Callable[[Labels], Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Study:
     """What a network is trained on, and what it is stopped on: rows per member of two sets of labels."""
 
@@ -74,6 +83,9 @@ class Study:
     train: Rows
     held: Labels
     held_rows: Rows | None
+
+    def __post_init__(self) -> None:
+        self._all = self.train, self.held_rows
 
     @classmethod
     def of_all(cls, labels: Labels, members: int) -> Study:
@@ -86,6 +98,11 @@ class Study:
         held = None if self.held_rows is None else self.held_rows.of_member(m)
         return Study(self.labels, self.train.of_member(m), self.held, held)
 
+    def select(self, members: Sequence[int]) -> None:
+        """From now on give rows of these members only."""
+        train, held = self._all
+        self.train, self.held_rows = train.of_members(members), None if held is None else held.of_members(members)
+
     def held_out(self, prepare: Callable[[], Score], chunk: int) -> Callable[[], Tensor] | None:
         """Return a function () -> (M,): the mean score of what each member holds out; None if nothing is.
 
@@ -94,10 +111,10 @@ class Study:
         """
         if self.held_rows is None:
             return None
-        rows = self.held_rows
 
         def mean_score() -> Tensor:
-            score = prepare()
+            assert self.held_rows is not None
+            rows, score = self.held_rows, prepare()
             return rows.mean(torch.cat([score(self.held.take(part)) for part in torch.split(rows.index, chunk, 1)], 1))
 
         return mean_score
@@ -108,5 +125,5 @@ class Study:
         if repeat:
             drawn = streams.integers(lengths, min(size, len(self.labels)))
         else:
-            drawn = streams.subsets(lengths, min(size, *lengths))
+            drawn = streams.subsets(lengths, min(size, *self._all[0].lengths))
         return self.labels.take(self.train.index.gather(1, drawn.to(self.train.index.device)))

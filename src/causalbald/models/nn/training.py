@@ -1,17 +1,25 @@
-"""Train all members of a network at once, and stop each where its own held-out score was best."""
+"""Train all members of a network at once, and stop each where its own held-out score was best.
+
+A member that has stopped leaves the batch: its rows of every parameter, and of the optimiser's memory, are dropped,
+so that the others go on at the price of the others. Its best weights come back at the end.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from causalbald.errors import TrainingError
 from causalbald.models.nn.encoders import EachMember
 
+# Whatever is below ``each.<m>`` belongs to member m; all else has a leading axis of members.
 _OWNER = re.compile(r"(?:^|\.)each\.(\d+)\.")
 
 
@@ -34,12 +42,20 @@ def adam(network: nn.Module, slow: nn.Module, rate: float, *, decay: float, gain
     return torch.optim.Adam([g for g in groups if g["params"]], foreach=True)
 
 
+class PerMember(Protocol):
+    """What holds something for each member, and can hand out that of some members only."""
+
+    def select(self, members: Sequence[int]) -> None:
+        """From now on hand out what belongs to ``members``, in this order."""
+
+
 def train(
     network: nn.Module,
     optimiser: torch.optim.Optimizer,
     loss: Callable[[], Tensor],
     schedule: Schedule,
     held_out: Callable[[], Tensor] | None = None,
+    along: Sequence[PerMember] = (),
 ) -> list[int]:
     """Minimise each member's ``loss`` () -> (M,) and leave the network in evaluation mode.
 
@@ -48,13 +64,15 @@ def train(
     held_out : callable, optional
         () -> (M,), larger is better. Each member gets back the weights with which it scored best. Without it,
         all members are trained for ``max_steps``.
+    along : sequence
+        What ``loss`` and ``held_out`` draw on that is kept per member; told who is left when a member stops.
 
     Returns
     -------
     list of int
         The step whose weights each member has now; empty without ``held_out``.
     """
-    best = _Best(network, schedule.patience)
+    best = _Best(network, optimiser, schedule.patience, along)
     for step in range(1, schedule.max_steps + 1):
         network.train()
         optimiser.zero_grad(set_to_none=True)
@@ -64,51 +82,73 @@ def train(
             network.eval()
             with torch.no_grad():
                 best.look(step, held_out())
-            if best.finished.all():
+            if not best.left:
                 break
-    if held_out is not None:
+    if best.steps:
         best.restore()
     network.eval()
-    return best.steps.tolist()
+    return best.steps
 
 
 class _Best:
-    """The weights with which each member scored best so far."""
+    """The weights with which each member scored best so far, and who is left."""
 
-    def __init__(self, network: nn.Module, patience: int) -> None:
-        self._network, self._patience = network, patience
+    def __init__(
+        self, network: nn.Module, optimiser: torch.optim.Optimizer, patience: int, along: Sequence[PerMember]
+    ) -> None:
+        self._network, self._optimiser, self._patience = network, optimiser, patience
+        self._along = [*along, *(m for m in network.modules() if isinstance(m, EachMember))]
         self._weights = {name: value.clone() for name, value in network.state_dict().items()}
-        self._score = torch.empty(0)
-        self.steps = torch.empty(0, dtype=torch.long)
-        self.finished = torch.empty(0, dtype=torch.bool)
+        self._score: list[float] = []
+        self._since: list[int] = []
+        self.steps: list[int] = []
+        self.left: list[int] = []
 
     def look(self, step: int, score: Tensor) -> None:
-        """Keep the weights of members that score better than ever before; finish those that have not for long."""
-        score = score.cpu()
-        if not len(self._score):
-            self._score = torch.full_like(score, -torch.inf)
-            self.steps, self._since = torch.zeros((2, len(score)), dtype=torch.long)
-            self.finished = torch.zeros(len(score), dtype=torch.bool)
-        better = (score > self._score) & ~self.finished
-        self._score, self.steps = torch.where(better, score, self._score), torch.where(better, step, self.steps)
-        self._since = torch.where(better, 0, self._since + 1)
-        self.finished = self._since >= self._patience
+        """Keep the weights of members that score better than ever before; let those go that have not for long."""
+        if not self.steps:
+            self.left = list(range(len(score)))
+            self._score, self._since, self.steps = [-math.inf] * len(score), [0] * len(score), [0] * len(score)
+        better = [m for m, value in zip(self.left, score.tolist(), strict=True) if value > self._score[m]]
+        for m, value in zip(self.left, score.tolist(), strict=True):
+            self._since[m] += 1
+            if m in better:
+                self._score[m], self._since[m], self.steps[m] = value, 0, step
+        rows = [self.left.index(m) for m in better]
         for name, value in self._network.state_dict().items():
-            owner = _OWNER.search(name)
-            rows = better if owner is None else better[int(owner[1])]
-            self._weights[name][rows] = value[rows]
-        _skip(self._network, self.finished)
+            owner = _owner(name)
+            if owner is None:
+                self._weights[name][better] = value[rows]
+            elif owner in better:
+                self._weights[name].copy_(value)
+        left = [m for m in self.left if self._since[m] < self._patience]
+        if left and left != self.left:
+            self._go_on_with(left)
+        self.left = left
+
+    def _go_on_with(self, left: list[int]) -> None:
+        rows = [self.left.index(m) for m in left]
+        for name, value in [*self._network.named_parameters(), *self._network.named_buffers()]:
+            if _owner(name) is None:
+                memory = self._optimiser.state.get(value, {})
+                memory.update({key: v[rows] for key, v in memory.items() if v.shape == value.shape})
+                value.data = value.data[rows]
+                value.grad = None
+        self._select(left)
 
     def restore(self) -> None:
         """Give each member its best weights."""
-        if not torch.isfinite(self._score).all():
+        if not np.isfinite(self._score).all():
             raise TrainingError("training found no weights with a finite score: try a smaller learning_rate.")
-        _skip(self._network, torch.zeros_like(self.finished))
-        self._network.load_state_dict(self._weights)
+        for name, value in [*self._network.named_parameters(), *self._network.named_buffers()]:
+            value.data = self._weights[name]
+        self._select(range(len(self.steps)))
+
+    def _select(self, members: Sequence[int]) -> None:
+        for part in self._along:
+            part.select(members)
 
 
-def _skip(network: nn.Module, finished: Tensor) -> None:
-    members = frozenset(finished.nonzero()[:, 0].tolist())
-    for module in network.modules():
-        if isinstance(module, EachMember):
-            module.finished = members
+def _owner(name: str) -> int | None:
+    match = _OWNER.search(name)
+    return None if match is None else int(match[1])
