@@ -9,7 +9,6 @@ for due, 20 for the ensemble); it takes long, once is enough. Rows are added to 
 from __future__ import annotations
 
 import argparse
-import gzip
 import resource
 from pathlib import Path
 from time import perf_counter
@@ -18,49 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import expit
 
-from causalbald import loop, metrics
-from causalbald._typing import AnyArray
-from causalbald.datasets import Benchmark, Split
-from causalbald.datasets.synthetic import response
+from causalbald import datasets, loop, metrics
 from causalbald.models import CateEstimator, DeepKernelGP, TarnetEnsemble
 
 RESULTS = Path(__file__).parent.parent / "results" / "models" / "images.csv"
-
-
-def read_idx(path: Path) -> AnyArray:
-    with gzip.open(path) as file:
-        header = file.read(4)
-        shape = [int.from_bytes(file.read(4), "big") for _ in range(header[3])]
-        return np.frombuffer(file.read(), dtype=np.uint8).reshape(shape)
-
-
-def latent(images: AnyArray, digit: AnyArray, mean: AnyArray, sd: AnyArray) -> AnyArray:
-    """Return phi: the digit's tenth of [-3, 3], and within it the image's mean intensity among its digit's."""
-    intensity = (images.mean((1, 2)) - mean[digit]) / sd[digit]
-    within = (np.clip(intensity, -1.4, 1.4) + 1.4) / 2.8
-    return np.asarray(-3 + 0.6 * (digit + within))
-
-
-def load(folder: Path, seed: int) -> Benchmark:
-    rng = np.random.default_rng(seed)
-    images = {k: read_idx(folder / f"{k}-images-idx3-ubyte.gz") / np.float32(255) for k in ("train", "t10k")}
-    digits = {k: read_idx(folder / f"{k}-labels-idx1-ubyte.gz").astype(int) for k in ("train", "t10k")}
-    groups = [images["train"][digits["train"] == c].mean((1, 2)) for c in range(10)]
-    mean, sd = np.array([g.mean() for g in groups]), np.array([g.std() for g in groups])
-
-    def split(kind: str, rows: AnyArray) -> Split:
-        phi = latent(images[kind][rows], digits[kind][rows], mean, sd)
-        pi = expit(2 * phi + 0.5)
-        t = rng.binomial(1, pi).astype(np.intp)
-        mu0, mu1 = response(phi, 0), response(phi, 1)
-        pixels = ((images[kind][rows] - 0.1307) / 0.3081)[:, None].astype(np.float32)
-        return Split(pixels, t, np.where(t == 1, mu1, mu0) + rng.normal(size=len(t)), mu0, mu1, pi)
-
-    order = rng.permutation(len(digits["train"]))
-    parts = [split("train", order[:35_000]), split("train", order[35_000:50_000]), split("t10k", np.arange(10_000))]
-    return Benchmark("cmnist", *parts)
 
 
 def make(model: str, schedule: str, seed: int) -> CateEstimator:
@@ -86,7 +47,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
-    data = load(a.data_dir, a.seed)
+    data = datasets.load("cmnist", a.seed, data_dir=a.data_dir)
     known, free = data.pool.take(np.random.default_rng(a.seed).permutation(len(data.pool))[: a.labels]), data.validation
     validation = (free.y, free.t, free.x) if a.track == "paper" else None
     model = make(a.model, a.schedule, a.seed)

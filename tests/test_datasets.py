@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.model_selection import train_test_split
 
@@ -10,11 +15,17 @@ from causalbald import datasets
 from causalbald.datasets.ihdp import covariates
 from causalbald.errors import InputError
 from causalbald.testing import check_dataset
+from tests.digits import write_stand_in
 
 
 @pytest.mark.parametrize("name", datasets.names())
-def test_conformance(name: str) -> None:
+def test_conformance(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAUSALBALD_DATA", str(write_stand_in(tmp_path)))
     check_dataset(name)
+
+
+def test_all_are_listed() -> None:
+    assert {"synthetic", "ihdp", "ihdp-cov", "cmnist"} <= set(datasets.names())
 
 
 def test_synthetic_follows_the_papers_equations() -> None:
@@ -40,10 +51,28 @@ def test_synthetic_options() -> None:
     assert datasets.load("synthetic", 0, beta=0.0).pool.propensity == pytest.approx(1 / (1 + np.exp(-0.5)))
     with pytest.raises(InputError, match=r"no option 'betta'. Known: pool"):
         datasets.load("synthetic", 0, betta=1)
-    with pytest.raises(InputError, match="at least 1"):
-        datasets.load("synthetic", 0, pool=0)
-    with pytest.raises(InputError, match="seed"):
-        datasets.load("synthetic", -1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"pool": 0}, "pool must be an integer of at least 1, got 0"),
+        ({"validation": 2.5}, "validation must be an integer of at least 1, got 2.5"),
+        ({"test": -3}, "test must be an integer of at least 1, got -3"),
+        ({"beta": math.nan}, "beta must be a number, got nan"),
+        ({"beta": "strong"}, "beta must be a number, got 'strong'"),
+        ({"sigma": -1.0}, "sigma must be at least 0, got -1.0"),
+        ({"sigma": math.inf}, "sigma must be a number, got inf"),
+        ({"bimodal": "no"}, "bimodal must be True or False, got 'no'"),
+        ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
+        ({"seed": "one"}, "seed must be an integer of at least 0, got 'one'"),
+    ],
+)
+def test_synthetic_names_the_bad_option(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        datasets.load("synthetic", **options)
+    with pytest.raises(InputError, match=words):
+        datasets.synthetic(**options)
 
 
 def test_ihdp_is_the_published_table() -> None:
@@ -81,6 +110,23 @@ def _split(seed: int) -> dict[str, np.ndarray]:
     return {"pool": pool, "validation": validation, "test": test}
 
 
+def test_ihdp_cov_shifts_pool_and_validation_only() -> None:
+    whole, shifted = datasets.load("ihdp", 3), datasets.load("ihdp-cov", 3)
+    married = covariates()[2].index("b.marr")
+    assert whole.covariate_names == covariates()[2]
+    assert shifted.covariate_names == tuple(name for name in covariates()[2] if name != "b.marr")
+    for name in ("pool", "validation", "test"):
+        before, after = getattr(whole, name), getattr(shifted, name)
+        kept = np.arange(len(before)) if name == "test" else np.flatnonzero(before.x[:, married] == 1)
+        assert name == "test" or 0 < len(kept) < len(before)
+        np.testing.assert_array_equal(after.x, np.hstack([before.x[kept, :married], before.x[kept, married + 1 :]]))
+        for column in ("t", "y", "mu0", "mu1"):
+            np.testing.assert_array_equal(getattr(after, column), getattr(before, column)[kept])
+    assert set(np.unique(whole.test.x[:, married])) == {0, 1}
+    with pytest.raises(InputError, match="seed must be an integer"):
+        datasets.ihdp_cov("one")  # type: ignore[arg-type]
+
+
 def test_own_arrays() -> None:
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(50, 2)), np.arange(50) % 2
@@ -88,6 +134,10 @@ def test_own_arrays() -> None:
     assert (len(b.pool), len(b.validation), len(b.test)) == (31, 14, 5)
     assert b.pool.propensity is not None
     assert "units=31" in repr(b.pool)
+    assert b.covariate_names == ()
+    table = pd.DataFrame(x, columns=["age", "weight"])
+    named = datasets.Benchmark.from_arrays(table, t, x[:, 0], x[:, 0], x[:, 1], seed=0)
+    assert named.covariate_names == ("age", "weight")
     with pytest.raises(InputError, match="share"):
         datasets.Benchmark.from_arrays(x, t, x[:, 0], x[:, 0], x[:, 1], seed=0, test=1.5)
     with pytest.raises(InputError, match="at least 10"):

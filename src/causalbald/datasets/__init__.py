@@ -1,7 +1,20 @@
 """Benchmarks with known truth: a pool to choose from, a validation and a test split."""
 
 from causalbald.datasets.base import Benchmark, Split, load, names, register
-from causalbald.datasets.ihdp import ihdp
+from causalbald.datasets.cmnist import cmnist
+from causalbald.datasets.download import DownloadError
+from causalbald.datasets.ihdp import ihdp, ihdp_cov
 from causalbald.datasets.synthetic import synthetic
 
-__all__ = ["Benchmark", "Split", "ihdp", "load", "names", "register", "synthetic"]
+__all__ = [
+    "Benchmark",
+    "DownloadError",
+    "Split",
+    "cmnist",
+    "ihdp",
+    "ihdp_cov",
+    "load",
+    "names",
+    "register",
+    "synthetic",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ class Split:
     mu1: Array
     propensity: Array | None = None
     """True P(treated | x), where the benchmark knows it."""
+    latent: Array | None = None
+    """Hidden coordinate (N,) behind images that decides arms and outcomes: for pictures, never for models."""
 
     @property
     def effect(self) -> Array:
@@ -52,7 +54,8 @@ class Split:
         """Return the units at ``positions``."""
         i = np.asarray(positions)
         pi = None if self.propensity is None else self.propensity[i]
-        return Split(self.x[i], self.t[i], self.y[i], self.mu0[i], self.mu1[i], pi)
+        latent = None if self.latent is None else self.latent[i]
+        return Split(self.x[i], self.t[i], self.y[i], self.mu0[i], self.mu1[i], pi, latent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +66,8 @@ class Benchmark:
     pool: Split
     validation: Split
     test: Split
+    covariate_names: tuple[str, ...] = field(default=(), kw_only=True)
+    """Names of the columns of x (D,), where they have any."""
 
     @classmethod
     def from_arrays(
@@ -82,6 +87,7 @@ class Benchmark:
         """Split your own data: ``test`` of all units, then ``validation`` of the rest; what remains is the pool.
 
         The splits are those of scikit-learn's ``train_test_split`` with ``random_state=seed``, as in the paper.
+        The columns of a DataFrame ``x`` give the covariates their names.
         """
         from sklearn.model_selection import train_test_split
 
@@ -104,11 +110,13 @@ class Benchmark:
         rest, test_rows = train_test_split(np.arange(n), test_size=test, random_state=seed)
         pool_rows, validation_rows = train_test_split(rest, test_size=validation, random_state=seed)
         check_both_arms(everyone.t[pool_rows], "units of the pool")
-        return cls(name, everyone.take(pool_rows), everyone.take(validation_rows), everyone.take(test_rows))
+        splits = (everyone.take(rows) for rows in (pool_rows, validation_rows, test_rows))
+        return cls(name, *splits, covariate_names=tuple(str(c) for c in getattr(x, "columns", ())))
 
 
 _REGISTRY: Registry[Callable[..., Benchmark]] = Registry("data set", "datasets")
 names, register, summary = _REGISTRY.names, _REGISTRY.register, _REGISTRY.summary
+check_options = _REGISTRY.check_options
 
 
 def load(name: str, seed: int = 0, **options: Any) -> Benchmark:

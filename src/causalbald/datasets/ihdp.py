@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
 import numpy as np
 
 from causalbald._typing import Array, Treatment
-from causalbald.datasets.base import Benchmark, register
+from causalbald._validation import check_int
+from causalbald.datasets.base import Benchmark, Split, register
 
 CONTINUOUS = ("bw", "b.head", "preterm", "birth.o", "nnhealth", "momage")
 
@@ -35,11 +37,31 @@ def ihdp(seed: int = 0) -> Benchmark:
 
     The mean effect on the treated is 4, the noise has standard deviation 1, one draw for both potential outcomes.
     """
-    x, t, _ = covariates()
-    rng = np.random.default_rng(seed)
+    x, t, names = covariates()
+    rng = np.random.default_rng(check_int(seed, "seed", low=0))
     coefficients = rng.choice([0, 0.1, 0.2, 0.3, 0.4], size=x.shape[1], p=[0.6, 0.1, 0.1, 0.1, 0.1])
     linear = (x + 0.5) @ coefficients
     mu0 = np.exp(linear)
     mu1 = linear - ((linear - mu0)[t == 1].mean() - 4)
     y = np.where(t == 1, mu1, mu0) + rng.normal(size=len(t))
-    return Benchmark.from_arrays(x, t, y, mu0, mu1, seed=seed, name="ihdp")
+    drawn = Benchmark.from_arrays(x, t, y, mu0, mu1, seed=seed, name="ihdp")
+    return replace(drawn, covariate_names=names)
+
+
+@register("ihdp-cov")
+def ihdp_cov(seed: int = 0) -> Benchmark:
+    """IHDP with a covariate shift: pool and validation hold children of married mothers only, test holds all.
+
+    Otherwise the data of ``ihdp`` for the same seed, without the covariate ``b.marr``, which says who is married.
+    """
+    whole = ihdp(seed)
+    married = whole.covariate_names.index("b.marr")
+
+    def hide(split: Split) -> Split:
+        return replace(split, x=np.delete(split.x, married, axis=1))
+
+    def shift(split: Split) -> Split:
+        return hide(split.take(np.flatnonzero(split.x[:, married] == 1)))
+
+    names = tuple(name for name in whole.covariate_names if name != "b.marr")
+    return Benchmark("ihdp-cov", shift(whole.pool), shift(whole.validation), hide(whole.test), covariate_names=names)

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from causalbald._typing import Array
+from causalbald._validation import check_int, check_number
 from causalbald.datasets.base import Benchmark, Split, register
 from causalbald.errors import InputError
 
@@ -43,9 +44,11 @@ def synthetic(
     bimodal : bool
         Draw x from two modes, half N(-2, 0.7), half N(2, 0.7), instead of N(0, 1).
     """
-    if min(pool, validation, test) < 1 or sigma < 0:
-        raise InputError("synthetic: pool, validation and test must be at least 1 and sigma at least 0.")
-    sizes = (pool, validation, test)
+    seed = check_int(seed, "seed", low=0)
+    sizes = [check_int(n, k, low=1) for k, n in (("pool", pool), ("validation", validation), ("test", test))]
+    beta, sigma = check_number(beta, "beta"), check_number(sigma, "sigma", low=0)
+    if not isinstance(bimodal, bool):
+        raise InputError(f"bimodal must be True or False, got {bimodal!r}.")
     splits = (_draw(np.random.default_rng(seed + k), n, beta, sigma, bimodal) for k, n in enumerate(sizes))
     return Benchmark("synthetic", *splits)
 
