@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,20 @@ Track = Literal["paid", "paper"]
 OVERLAP = (0.1, 0.9)
 
 
+@dataclass
+class TrialState:
+    """How far a trial has come: a row per fit, and the pool positions acquired before each fit and the next one."""
+
+    rows: list[dict[str, float]] = field(default_factory=list)
+    acquired: list[list[int]] = field(default_factory=list)
+
+    def table(self) -> pd.DataFrame:
+        """Return the rows; ``attrs["acquired"]`` holds the positions acquired before each fit."""
+        table = pd.DataFrame(self.rows)
+        table.attrs["acquired"] = self.acquired[: len(self.rows)]
+        return table
+
+
 @one_thread()
 def run_trial(
     benchmark: Benchmark,
@@ -38,6 +53,7 @@ def run_trial(
     seed: int,
     track: Track = "paid",
     propensity: Array | None = None,
+    state: TrialState | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
     """Simulate one study, on one thread, and return a table with one row per fit (``steps`` + 1).
@@ -61,16 +77,21 @@ def run_trial(
         untempered, as the original experiments did; ``paid`` counts every outcome that is looked at.
     propensity : (N,), optional
         P(treated | x) of the pool, to be used instead of an estimate.
+    state : TrialState, optional
+        Where an earlier run of the same trial stopped: it goes on there, with the result of an uninterrupted one.
+        Kept up to date after each fit, before ``progress`` is called.
     progress : callable, optional
         Called with (fits done, fits in all).
 
     Returns
     -------
     DataFrame
-        ``step, labels, pehe, ate_error, coverage95, overlap_share, treated_share, seconds_fit, seconds_score``.
-        Errors and coverage are those of the test split. ``overlap_share`` is the share of all measured units whose
-        propensity (true where known, else estimated) lies in [0.1, 0.9]. ``attrs["acquired"]`` holds the pool
-        positions acquired before each fit, a list per row.
+        ``step, labels, pehe, ate_error, coverage95, width_inside, width_outside, overlap_share, treated_share,
+        seconds_fit, seconds_score``. Errors and coverage are those of the test split. ``overlap_share`` is the share
+        of all measured units whose propensity (true where known, else estimated) lies in [0.1, 0.9]. The widths are
+        mean widths of 95 % intervals for the effect, of test units whose true propensity lies inside and outside
+        [0.1, 0.9], where the benchmark knows it. ``attrs["acquired"]`` holds the pool positions acquired before
+        each fit, a list per row.
     """
     pool = benchmark.pool
     function = acq.get(acquisition)
@@ -79,13 +100,15 @@ def run_trial(
     if batch == "softmax" and temperature is None:
         temperature = function.temperature
     if propensity is None and (pool.propensity is None or "propensity" in function.needs):
-        propensity = _propensity(pool, seed)
+        propensity = fit_propensity(pool, seed)
     weight = propensity
     if track == "paper" and temperature and propensity is not None:
         weight = _untempered(check_probability(propensity, len(pool)), pool.t, temperature)
-    acquired = [warm_start_positions(pool.t, warm_start, seed)]
-    rows = []
-    for step in range(steps + 1):
+    state = TrialState() if state is None else state
+    acquired = state.acquired
+    if not acquired:
+        acquired.append(warm_start_positions(pool.t, warm_start, seed).tolist())
+    for step in range(len(state.rows), steps + 1):
         measured = np.concatenate(acquired)
         started = perf_counter()
         fitted = _fit(template, benchmark, measured, track)
@@ -103,17 +126,16 @@ def run_trial(
                 temperature=temperature,
                 propensity=weight,
             )
-            acquired.append(chosen)
+            acquired.append(chosen.tolist())
         seconds = {"seconds_fit": fit_done - started, "seconds_score": perf_counter() - fit_done}
-        rows.append({"step": step, **_describe(fitted, benchmark, measured, propensity), **seconds})
+        state.rows.append({"step": step, **_describe(fitted, benchmark, measured, propensity), **seconds})
         if progress is not None:
             progress(step + 1, steps + 1)
-    table = pd.DataFrame(rows)
-    table.attrs["acquired"] = [[int(p) for p in positions] for positions in acquired]
-    return table
+    return state.table()
 
 
-def _propensity(pool: Split, seed: int) -> Array:
+def fit_propensity(pool: Split, seed: int) -> Array:
+    """Return estimated P(treated | x) of the pool, (N,), each unit's from a model that has not seen its arm."""
     model = PropensityModel(random_state=seed) if pool.x.ndim == 2 else PropensityNetwork(random_state=seed)
     cross_fitted: Array = model.fit(pool.x, pool.t).cross_fitted_
     return cross_fitted
@@ -143,20 +165,31 @@ def _fit(template: CateEstimator, benchmark: Benchmark, measured: Positions, tra
 def _describe(
     model: CateEstimator, benchmark: Benchmark, measured: Positions, estimated: Array | None
 ) -> dict[str, float]:
-    pool, truth = benchmark.pool, benchmark.test.effect
-    lower, upper = model.effect_interval(benchmark.test.x, alpha=0.05)
+    pool, test, truth = benchmark.pool, benchmark.test, benchmark.test.effect
+    lower, upper = model.effect_interval(test.x, alpha=0.05)
     effect = (lower + upper) / 2
     propensity = pool.propensity if pool.propensity is not None else estimated
     assert propensity is not None
-    pi = propensity[measured]
+    known = test.propensity
+    inside = None if known is None else _overlaps(known)
     return {
         "labels": len(measured),
         "pehe": metrics.sqrt_pehe(effect, truth),
         "ate_error": metrics.ate_error(effect, truth),
         "coverage95": metrics.interval_coverage(lower, upper, truth),
-        "overlap_share": float(np.mean((pi >= OVERLAP[0]) & (pi <= OVERLAP[1]))),
+        "width_inside": float("nan") if inside is None else _mean((upper - lower)[inside]),
+        "width_outside": float("nan") if inside is None else _mean((upper - lower)[~inside]),
+        "overlap_share": float(_overlaps(propensity[measured]).mean()),
         "treated_share": float(pool.t[measured].mean()),
     }
+
+
+def _overlaps(propensity: Array) -> Any:
+    return (propensity >= OVERLAP[0]) & (propensity <= OVERLAP[1])
+
+
+def _mean(values: Array) -> float:
+    return float(values.mean()) if len(values) else float("nan")
 
 
 def _untempered(propensity: Array, treatment: Treatment, temperature: float) -> Array:

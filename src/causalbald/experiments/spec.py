@@ -1,0 +1,100 @@
+"""What defines a trial, by name, so that it can be stored, compared and sent to another process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from causalbald import datasets
+from causalbald._typing import Array
+from causalbald.experiments.trial import Track, TrialState, run_trial
+from causalbald.loop import Batch
+from causalbald.models import make_model
+
+# Part of every key: raise it when trials of the same spec are no longer the same trials.
+_FORMAT = 1
+# Columns that name a trial in tables.
+NAMES = ("dataset", "model", "acquisition", "batch", "track", "seed")
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """Everything that defines a trial.
+
+    ``preset`` names the hyper-parameters of one of the paper's data sets, for models that have them;
+    ``model_options`` win over it.
+    """
+
+    dataset: str
+    acquisition: str
+    warm_start: int
+    batch_size: int
+    steps: int
+    seed: int
+    model: str = "gp"
+    preset: str | None = None
+    temperature: float | None = None
+    batch: Batch = "softmax"
+    track: Track = "paid"
+    dataset_options: dict[str, Any] = field(default_factory=dict)
+    model_options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Address of the trial's result: a digest of everything that defines it."""
+        return _digest(asdict(self))
+
+    @property
+    def data_key(self) -> str:
+        """Address of what depends on data set and seed alone."""
+        return _digest({"dataset": self.dataset, "options": self.dataset_options, "seed": self.seed})
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The columns that name the trial in tables."""
+        return {name: getattr(self, name) for name in NAMES}
+
+    def __str__(self) -> str:
+        return f"{self.dataset}, {self.model}, {self.acquisition}, track {self.track}, seed {self.seed}"
+
+    def load(self) -> datasets.Benchmark:
+        """Return the realisation of the data set."""
+        return datasets.load(self.dataset, self.seed, **self.dataset_options)
+
+    def make_model(self) -> Any:
+        """Return the model, not fitted."""
+        return make_model(self.model, self.preset, random_state=self.seed, **self.model_options)
+
+    def run(
+        self,
+        *,
+        propensity: Array | None = None,
+        state: TrialState | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> TrialState:
+        """Run the trial, from ``state`` on if given, and return its last state."""
+        state = TrialState() if state is None else state
+        run_trial(
+            self.load(),
+            model=self.make_model(),
+            acquisition=self.acquisition,
+            warm_start=self.warm_start,
+            batch_size=self.batch_size,
+            steps=self.steps,
+            temperature=self.temperature,
+            batch=self.batch,
+            seed=self.seed,
+            track=self.track,
+            propensity=propensity,
+            state=state,
+            progress=progress,
+        )
+        return state
+
+
+def _digest(content: dict[str, Any]) -> str:
+    text = json.dumps({"format": _FORMAT, **content}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]

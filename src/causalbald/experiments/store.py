@@ -1,0 +1,152 @@
+"""Results on disk: one small file per trial, written whole or not at all.
+
+A folder holds ``planned.json`` (every trial ever asked for), ``trials/KEY.json`` (finished), ``partial/KEY.json`` (how
+far an unfinished one has come), ``failed/KEY.json`` (why) and ``propensity/KEY.npy`` (per data set and seed).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+
+from causalbald import __version__
+from causalbald._typing import Array
+from causalbald.errors import InputError
+from causalbald.experiments.spec import TrialSpec
+from causalbald.experiments.trial import TrialState
+
+
+class Store:
+    """The results folder of a run."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def open(self) -> Store:
+        """Make the folder if it is not there."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{str(self.folder)!r} is a file: give --out the name of a folder.")
+        for name in ("trials", "partial", "failed", "propensity"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        return self
+
+    def plan(self, specs: Iterable[TrialSpec]) -> None:
+        """Note what is to be run, beside what was planned before."""
+        planned = {spec.key: asdict(spec) for spec in [*self.planned(), *specs]}
+        _write_json(self.folder / "planned.json", list(planned.values()))
+
+    def planned(self) -> list[TrialSpec]:
+        """Return every trial that was ever asked for, in that order."""
+        path = self.folder / "planned.json"
+        return [TrialSpec(**values) for values in _read_json(path)] if path.exists() else []
+
+    def is_done(self, spec: TrialSpec) -> bool:
+        """Return whether the trial's result is here."""
+        return self._path("trials", spec).exists()
+
+    def state(self, spec: TrialSpec) -> TrialState:
+        """Return how far an unfinished trial has come; at its start if nothing is known."""
+        path = self._path("partial", spec)
+        return _to_state(_read_json(path)) if path.exists() else TrialState()
+
+    def keep(self, spec: TrialSpec, state: TrialState) -> None:
+        """Note how far a trial has come."""
+        _write_json(self._path("partial", spec), _record(spec, state))
+
+    def finish(self, spec: TrialSpec, state: TrialState) -> None:
+        """Keep a result for good."""
+        _write_json(self._path("trials", spec), _record(spec, state))
+        for kind in ("partial", "failed"):
+            self._path(kind, spec).unlink(missing_ok=True)
+
+    def fail(self, spec: TrialSpec, error: str) -> None:
+        """Note that a trial failed, and why."""
+        _write_json(self._path("failed", spec), {"spec": asdict(spec), "error": error})
+
+    def failures(self) -> list[tuple[TrialSpec, str]]:
+        """Return the trials that failed and have not succeeded since."""
+        found = [_read_json(path) for path in sorted((self.folder / "failed").glob("*.json"))]
+        return [(TrialSpec(**record["spec"]), record["error"]) for record in found]
+
+    def results(self) -> list[tuple[TrialSpec, TrialState]]:
+        """Return all finished trials, in the order in which they were planned."""
+        order = {spec.key: k for k, spec in enumerate(self.planned())}
+        found = sorted((self.folder / "trials").glob("*.json"), key=lambda p: (order.get(p.stem, len(order)), p.stem))
+        records = [_read_json(path) for path in found]
+        return [(TrialSpec(**record["spec"]), _to_state(record)) for record in records]
+
+    def table(self, *, acquired: bool = False) -> pd.DataFrame:
+        """Return a row per fit of all finished trials; with what was acquired before each fit, if wanted."""
+        tables = []
+        for spec, state in self.results():
+            table = state.table()
+            for k, (name, value) in enumerate(spec.names.items()):
+                table.insert(k, name, value)
+            if acquired:
+                table["acquired"] = [" ".join(map(str, positions)) for positions in table.attrs["acquired"]]
+            table.attrs.clear()
+            tables.append(table)
+        if not tables:
+            raise InputError(f"no finished trials in {str(self.folder)!r}: run some with `causalbald run --out`.")
+        return pd.concat(tables, ignore_index=True)
+
+    def propensity(self, spec: TrialSpec) -> Array | None:
+        """Return the propensities of the trial's pool, if they are here."""
+        path = self.folder / "propensity" / f"{spec.data_key}.npy"
+        found: Array | None = np.load(path, allow_pickle=False) if path.exists() else None
+        return found
+
+    def keep_propensity(self, spec: TrialSpec, values: Array) -> None:
+        """Keep the propensities of a trial's pool for all trials on the same data."""
+        with _replacing(self.folder / "propensity" / f"{spec.data_key}.npy") as file:
+            np.save(file, values, allow_pickle=False)
+
+    def _path(self, kind: str, spec: TrialSpec) -> Path:
+        return self.folder / kind / f"{spec.key}.json"
+
+
+def _record(spec: TrialSpec, state: TrialState) -> dict[str, Any]:
+    rows = [{k: None if math.isnan(v) else v for k, v in row.items()} for row in state.rows]
+    return {"version": __version__, "spec": asdict(spec), "rows": rows, "acquired": state.acquired}
+
+
+def _to_state(record: dict[str, Any]) -> TrialState:
+    rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in record["rows"]]
+    return TrialState(rows, record["acquired"])
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{str(path)!r} is damaged ({error}): delete it, and its trial will be run again.") from error
+
+
+def _write_json(path: Path, content: Any) -> None:
+    with _replacing(path) as file:
+        file.write(json.dumps(content).encode())
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file beside ``path`` and put it in its place when it is whole and on disk."""
+    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        with beside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
