@@ -12,7 +12,9 @@ from rich.markup import escape
 
 from causalbald import __version__
 from causalbald._registry import PLUGINS_VARIABLE
-from causalbald.cli.output import print_records, progress_bar, stderr
+from causalbald.cli import experiments
+from causalbald.cli.experiments import use_data_dir
+from causalbald.cli.output import check_folder, print_records, progress_bar, save_figure, stderr
 from causalbald.errors import CausalBaldError
 
 app = typer.Typer(
@@ -60,7 +62,7 @@ def demo(
     """Simulate two studies, random against chosen measurements, and write a page that shows why choosing pays."""
     from causalbald.report import demo_page, run_demo
 
-    _check_folder(output)
+    check_folder(output)
     with progress_bar("simulating studies") as progress:
         result = run_demo(seeds=seeds, steps=steps, workers=workers, progress=progress)
     output.write_text(demo_page(result, f"causalbald demo --seeds {seeds}"), encoding="utf-8")
@@ -100,12 +102,33 @@ def models(as_json: Json = False) -> None:
     print_records(rows, as_json=as_json)
 
 
-@app.command(epilog="Example: causalbald datasets")
-def datasets(as_json: Json = False) -> None:
-    """List the benchmark data sets."""
+datasets_app = typer.Typer(invoke_without_command=True, epilog="Example: causalbald datasets")
+app.add_typer(datasets_app, name="datasets", help="List the benchmark data sets, or draw one.")
+
+
+@datasets_app.callback()
+def datasets(context: typer.Context, as_json: Json = False) -> None:
+    """List the benchmark data sets, or draw one."""
     from causalbald.datasets import base
 
-    print_records([{"name": name, "what": base.summary(name)} for name in base.names()], as_json=as_json)
+    if context.invoked_subcommand is None:
+        print_records([{"name": name, "what": base.summary(name)} for name in base.names()], as_json=as_json)
+
+
+@datasets_app.command(epilog="Example: causalbald datasets show ihdp -o ihdp.svg")
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of `causalbald datasets`.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write: .svg, .png or .pdf.")],
+    seed: Seed = 0,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for cmnist.")] = None,
+) -> None:
+    """Draw a data set: who is in it, who was treated, and where the arms overlap."""
+    from causalbald.datasets import load
+    from causalbald.figures.datasets import draw_benchmark
+
+    check_folder(output)
+    use_data_dir(data_dir)
+    save_figure(draw_benchmark(load(name, seed)), output)
 
 
 @app.command(
@@ -129,7 +152,7 @@ def trial(
     from causalbald.datasets import load
     from causalbald.experiments import run_trial
 
-    _check_folder(output)
+    check_folder(output)
     with progress_bar("fitting") as progress:
         table = run_trial(
             load(dataset, seed),
@@ -154,10 +177,7 @@ def trial(
     print_records(rows, as_json=as_json, title=f"{dataset}, {model}, {acquisition}, seed {seed}")
 
 
-def _check_folder(output: Path | None) -> None:
-    """Fail before the work, not after it."""
-    if output is not None and not output.parent.is_dir():
-        raise CausalBaldError(f"folder {str(output.parent)!r} does not exist: create it or choose another --output.")
+app.add_typer(experiments.app)
 
 
 def main() -> None:

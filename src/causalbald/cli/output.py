@@ -7,12 +7,19 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+
+from causalbald.errors import CausalBaldError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 stderr = Console(stderr=True)
 
@@ -45,6 +52,25 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*parts, console=stderr, transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def check_folder(output: Path | None) -> None:
+    """Fail before the work, not after it."""
+    if output is not None and not output.parent.is_dir():
+        raise CausalBaldError(f"folder {str(output.parent)!r} does not exist: create it or choose another --output.")
+
+
+def save_figure(figure: Figure, output: Path) -> None:
+    """Write a figure in the format that the file name asks for."""
+    from causalbald.figures.style import house_style
+
+    known = sorted(figure.canvas.get_supported_filetypes())
+    kind = output.suffix.lstrip(".")
+    if kind not in known:
+        raise CausalBaldError(f"cannot write {output.name!r}: choose a name that ends with {', '.join(known)}.")
+    with house_style():
+        figure.savefig(output, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    stderr.print(f"Picture: {escape(str(output.resolve()))}", soft_wrap=True)
 
 
 def _cell(value: Any) -> str:

@@ -102,6 +102,11 @@ class Plan:
             )
         return found
 
+    def only(self, **names: tuple[str, ...]) -> Plan | None:
+        """Return the part with these ``datasets``, ``models`` or ``tracks``; None if there is none."""
+        kept = {key: tuple(v for v in getattr(self, key) if v in wanted) for key, wanted in names.items()}
+        return replace(self, **kept) if all(kept.values()) else None  # type: ignore[arg-type]
+
     def changed(self, **settings: Any) -> Plan:
         """Return the plan with warm_start, batch_size or steps replaced in the settings of every data set."""
         given = {k: v for k, v in settings.items() if v is not None}

@@ -16,6 +16,7 @@ import pandas as pd
 from causalbald import acquisition as acq
 from causalbald._typing import Array
 from causalbald._validation import check_choice, check_int
+from causalbald.experiments.packed import named_table
 from causalbald.experiments.spec import TrialSpec
 from causalbald.experiments.store import Store
 from causalbald.experiments.trial import TrialState, fit_propensity
@@ -171,16 +172,5 @@ def run_trials(specs: Iterable[TrialSpec], *, workers: int = 1, progress: Progre
         if outcome.failed:
             spec, error = outcome.failed[0]
             raise RuntimeError(f"{len(outcome.failed)} of {len(plan)} trials failed, first {spec}: {error}")
-        return named_tables(Store(folder), plan)
-
-
-def named_tables(store: Store, specs: list[TrialSpec]) -> list[pd.DataFrame]:
-    """Return the table of each trial."""
-    found = {spec.key: (spec, state) for spec, state in store.results()}
-    tables = []
-    for spec in specs:
-        table = found[spec.key][1].table()
-        for k, (name, value) in enumerate(spec.names.items()):
-            table.insert(k, name, value)
-        tables.append(table)
-    return tables
+        found = {spec.key: named_table(spec, state) for spec, state in Store(folder).results()}
+        return [found[spec.key] for spec in plan]

@@ -97,4 +97,4 @@ class TrialSpec:
 
 def _digest(content: dict[str, Any]) -> str:
     text = json.dumps({"format": _FORMAT, **content}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

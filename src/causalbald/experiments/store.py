@@ -2,6 +2,7 @@
 
 A folder holds ``planned.json`` (every trial ever asked for), ``trials/KEY.json`` (finished), ``partial/KEY.json`` (how
 far an unfinished one has come), ``failed/KEY.json`` (why) and ``propensity/KEY.npy`` (per data set and seed).
+``tables/`` holds finished trials as tidy CSV, if they were packed: small enough to be kept under version control.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -22,6 +24,7 @@ import pandas as pd
 from causalbald import __version__
 from causalbald._typing import Array
 from causalbald.errors import InputError
+from causalbald.experiments.packed import named_table, read_acquired, read_tables, write_tables
 from causalbald.experiments.spec import TrialSpec
 from causalbald.experiments.trial import TrialState
 
@@ -52,7 +55,7 @@ class Store:
 
     def is_done(self, spec: TrialSpec) -> bool:
         """Return whether the trial's result is here."""
-        return self._path("trials", spec).exists()
+        return self._path("trials", spec).exists() or spec.key in self._packed_keys
 
     def state(self, spec: TrialSpec) -> TrialState:
         """Return how far an unfinished trial has come; at its start if nothing is known."""
@@ -85,20 +88,44 @@ class Store:
         records = [_read_json(path) for path in found]
         return [(TrialSpec(**record["spec"]), _to_state(record)) for record in records]
 
-    def table(self, *, acquired: bool = False) -> pd.DataFrame:
-        """Return a row per fit of all finished trials; with what was acquired before each fit, if wanted."""
-        tables = []
-        for spec, state in self.results():
-            table = state.table()
-            for k, (name, value) in enumerate(spec.names.items()):
-                table.insert(k, name, value)
-            if acquired:
-                table["acquired"] = [" ".join(map(str, positions)) for positions in table.attrs["acquired"]]
-            table.attrs.clear()
-            tables.append(table)
+    def table(self) -> pd.DataFrame:
+        """Return a row per fit of all finished trials, with columns that name the trial, in the order of planning."""
+        packed = read_tables(self.folder)
+        tables = [named_table(spec, state) for spec, state in self.results() if spec.key not in self._packed_keys]
+        tables = [packed, *tables] if len(packed) else tables
         if not tables:
             raise InputError(f"no finished trials in {str(self.folder)!r}: run some with `causalbald run --out`.")
-        return pd.concat(tables, ignore_index=True)
+        order = {spec.key: k for k, spec in enumerate(self.planned())}
+        table = pd.concat(tables, ignore_index=True)
+        position = table["key"].map(lambda key: order.get(key, len(order)))
+        return table.loc[position.sort_values(kind="stable").index].reset_index(drop=True)
+
+    def pack(self) -> int:
+        """Write all finished trials as tidy CSV into ``tables/``, remove their single files, and return how many.
+
+        Numbers are rounded to five digits. What was acquired is kept for the first seed of each method alone.
+        """
+        results = self.results()
+        first = min((spec.seed for spec in self.planned()), default=0)
+        write_tables(
+            self.folder, self.table(), [(spec, state.acquired) for spec, state in results if spec.seed == first]
+        )
+        for spec, _ in results:
+            self._path("trials", spec).unlink()
+        self.__dict__.pop("_packed_keys", None)
+        return len(results)
+
+    def acquired(self, spec: TrialSpec) -> list[list[int]]:
+        """Return the pool positions acquired before each fit of a finished trial."""
+        path = self._path("trials", spec)
+        found = _to_state(_read_json(path)).acquired if path.exists() else read_acquired(self.folder).get(spec.key)
+        if found is None:
+            raise InputError(f"{str(self.folder)!r} does not say what was acquired in: {spec}. Try another seed.")
+        return found
+
+    @cached_property
+    def _packed_keys(self) -> frozenset[str]:
+        return frozenset(read_tables(self.folder)["key"])
 
     def propensity(self, spec: TrialSpec) -> Array | None:
         """Return the propensities of the trial's pool, if they are here."""

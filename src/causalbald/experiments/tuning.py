@@ -19,6 +19,7 @@ from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_int
 from causalbald.datasets import Benchmark, Split
 from causalbald.errors import InputError, TrainingError
+from causalbald.experiments.plan import PAPER
 from causalbald.experiments.trial import warm_start_positions
 from causalbald.models import DeepKernelGP, TarnetEnsemble, make_model
 from causalbald.models.deep import check_schedule
@@ -41,8 +42,6 @@ SEARCH_SPACES: dict[str, dict[str, tuple[Any, ...]]] = {
     "due": {"kernel": ("rbf", "matern"), "nu": (0.5, 1.5, 2.5), "inducing": (20, 50, 100, 200), **_BOTH},
     "ensemble": _BOTH,
 }
-# Half way along the paper's curves: the mean of the first and the last number of labels.
-LABELS = {"synthetic": 160, "ihdp": 285, "cmnist": 1625}
 # Looks at held-out labels at which trials compete, and the share of them that goes on.
 _FIRST_RUNG, _FACTOR = 4, 4
 # TOML has no null; a limit that no layer reaches is the same as none.
@@ -94,8 +93,7 @@ def tune(
     benchmark : Benchmark
     model : "due" or "ensemble"
     labels : int, optional
-        Random units of the pool to train on; by default half way along the paper's curve, for other data sets half
-        of the pool and at most 300.
+        Random units of the pool to train on; by default :func:`default_labels`.
     trials : int
         Trials that the study is to have in the end. Those that it has already, of whatever worker, count.
     seed : int
@@ -150,6 +148,12 @@ def expected_log_likelihood(belief: Posterior, treatment: Treatment, y: Array) -
     return float(-0.5 * (np.log(2 * np.pi * noise) + ((y - mean) ** 2 + variance) / noise).mean())
 
 
+def default_labels(benchmark: Benchmark) -> int:
+    """Return how many labels to tune with: half way along the paper's curve, else half of the pool, at most 300."""
+    plan = PAPER.get(benchmark.name)
+    return min(300, len(benchmark.pool) // 2) if plan is None else plan.warm_start + plan.batch_size * plan.steps // 2
+
+
 def suggest(trial: optuna.trial.BaseTrial, space: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
     """Return a candidate of a search space as options of the model."""
     found = {name: trial.suggest_categorical(name, values) for name, values in space.items() if name != "nu"}
@@ -185,7 +189,7 @@ class _Task:
         for name, value in options.items():
             if not isinstance(value, str | int | float):
                 raise InputError(f"option {name!r} must be a number or text to be kept with a study, got {value!r}.")
-        size = LABELS.get(data.name, min(300, len(data.pool) // 2)) if labels is None else labels
+        size = default_labels(data) if labels is None else labels
         if check_int(size, "labels", low=2) > len(data.pool):
             raise InputError(f"{size} labels asked for, but the pool has {len(data.pool)} units: take fewer labels.")
         searched = SEARCH_SPACES[model]
@@ -223,7 +227,6 @@ def _made(model: str, options: dict[str, Any]) -> DeepKernelGP | TarnetEnsemble:
 def _run_one(study: optuna.Study, task: _Task, seed: int) -> None:
     """Run one trial. Its candidate depends on its number and the study, not on the worker or on a restart."""
     import optuna
-    from torch.linalg import LinAlgError
 
     trial = study.ask()
     drawn = int(generator(seed, "tune", trial.number).integers(2**32))
@@ -240,7 +243,7 @@ def _run_one(study: optuna.Study, task: _Task, seed: int) -> None:
             if behind and limit < task.max_epochs:
                 study.tell(trial, state=optuna.trial.TrialState.PRUNED)
                 return
-    except (TrainingError, LinAlgError) as error:
+    except RuntimeError as error:  # a TrainingError, torch's of linear algebra or of memory
         trial.set_user_attr("error", str(error))
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import threading
@@ -103,7 +104,9 @@ class ray_pool:
         self._started = not self._ray.is_initialized()
         if self._started:
             try:
-                self._ray.init(address=self._address or "local", log_to_driver=False, logging_level="ERROR", **options)
+                self._ray.init(
+                    address=self._address or "local", log_to_driver=False, logging_level=logging.ERROR, **options
+                )
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise InputError(f"no Ray cluster at {self._address!r}: {error}") from error
         return self

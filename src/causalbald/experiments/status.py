@@ -1,0 +1,70 @@
+"""How far a run is, and how long the rest will take."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from causalbald.errors import InputError
+from causalbald.experiments.spec import TrialSpec
+from causalbald.experiments.store import Store
+
+_Kind = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Status:
+    """A row per data set, model and track; the trials that failed; hours left, None if nothing tells."""
+
+    rows: list[dict[str, Any]]
+    failed: list[tuple[TrialSpec, str]]
+    hours_left: float | None
+
+
+def status_of(folder: str | Path, workers: int = 1) -> Status:
+    """Return what of the planned trials is done, under way, failed or left.
+
+    The time left is that of finished fits of the same data set, model and track, else of all finished fits.
+    """
+    store = Store(folder)
+    planned = store.planned()
+    if not planned:
+        raise InputError(f"nothing was planned in {str(folder)!r}: name a folder that `causalbald run` has filled.")
+    failed = {spec.key: (spec, error.strip().splitlines()[-1]) for spec, error in store.failures()}
+    counts: dict[_Kind, dict[str, int]] = defaultdict(lambda: {"done": 0, "failed": 0, "started": 0, "left": 0})
+    fits_left: dict[_Kind, int] = defaultdict(int)
+    for spec in planned:
+        kind = (spec.dataset, spec.model, spec.track)
+        if store.is_done(spec):
+            counts[kind]["done"] += 1
+            continue
+        fits = len(store.state(spec).rows)
+        counts[kind]["failed" if spec.key in failed else "started" if fits else "left"] += 1
+        fits_left[kind] += spec.steps + 1 - fits
+    rate = _seconds_per_fit(store)
+    known = [rate.get(kind, rate.get(None)) for kind in fits_left]
+    seconds = [None if r is None else r * fits / workers for r, fits in zip(known, fits_left.values(), strict=True)]
+    per_kind = dict(zip(fits_left, seconds, strict=True))
+    rows = [
+        {"dataset": d, "model": m, "track": t, **found, "minutes_left": _minutes(per_kind.get((d, m, t), 0.0))}
+        for (d, m, t), found in counts.items()
+    ]
+    hours = None if None in seconds else sum(s for s in seconds if s is not None) / 3600
+    return Status(rows, list(failed.values()), hours)
+
+
+def _seconds_per_fit(store: Store) -> dict[_Kind | None, float]:
+    """Return mean seconds of a fit, with its scoring, per kind of trial, and under None over all."""
+    try:
+        table = store.table()
+    except InputError:
+        return {}
+    seconds = table["seconds_fit"] + table["seconds_score"]
+    means = seconds.groupby([table["dataset"], table["model"], table["track"]]).mean()
+    return {None: float(seconds.mean()), **{kind: float(value) for kind, value in means.items()}}  # type: ignore[misc]
+
+
+def _minutes(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds / 60, 1)

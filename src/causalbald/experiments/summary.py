@@ -1,0 +1,134 @@
+"""From trials to a table one can read: errors, labels needed, and paired comparisons with a baseline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from causalbald._typing import Array
+from causalbald._validation import check_alpha
+from causalbald.errors import InputError
+from causalbald.metrics import area_under_curve, labels_to_reach
+
+GROUP = ["dataset", "model", "track"]
+
+
+def summarise(
+    trials: pd.DataFrame,
+    *,
+    baseline: str = "random",
+    error: str = "pehe",
+    labels: int | None = None,
+    target: float | None = None,
+    alpha: float = 0.05,
+    timings: bool = False,
+) -> pd.DataFrame:
+    """Return a row per data set, model, track and acquisition function.
+
+    Parameters
+    ----------
+    trials : DataFrame
+        A row per fit, as from ``Store.table``.
+    baseline : str
+        Acquisition function that the others are compared with, paired by seed.
+    error : str
+        Column to summarise.
+    labels : int, optional
+        How many labels to judge at; by default as many as all trials of a group have.
+    target : float, optional
+        Error to be reached; by default the baseline's mean error at ``labels``.
+    alpha : float
+        Intervals are 1 - alpha.
+    timings : bool
+        Also mean seconds of a trial.
+
+    Returns
+    -------
+    DataFrame
+        ``dataset, model, track, acquisition, seeds, labels``; ``mean``, ``se`` and ``median`` of the error there;
+        ``area``, the mean error over the curve up to there; ``needed``, labels after which the mean curve stays at or
+        below the target, with a bootstrap interval; and against the baseline, over the seeds that both have:
+        ``wins``, the share of seeds with the smaller area, and ``difference`` of areas with its t-interval
+        ``lower, upper`` (negative: better than the baseline).
+    """
+    missing = [c for c in (*GROUP, "acquisition", "seed", "labels", error) if c not in trials]
+    if missing:
+        raise InputError(f"the trials have no column {missing[0]!r}.")
+    check_alpha(alpha)
+    rows = []
+    for names, group in trials.groupby(GROUP, sort=False):
+        end = _common_end(group, labels)
+        shown = group[group["labels"] <= end]
+        reference = shown[shown["acquisition"] == baseline]
+        goal = target if target is not None else _mean_at(reference, end, error)
+        for acquisition, own in shown.groupby("acquisition", sort=False):
+            row = dict(zip(GROUP, names, strict=True)) | {"acquisition": acquisition}
+            row |= _errors(own, end, error, goal, alpha)
+            row |= _against(own, reference, error, alpha)
+            if timings:
+                row["seconds"] = own.groupby("seed")[["seconds_fit", "seconds_score"]].sum().sum(axis=1).mean()
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _common_end(group: pd.DataFrame, labels: int | None) -> int:
+    most = int(group.groupby(["acquisition", "seed"])["labels"].max().min())
+    if labels is None:
+        return most
+    if labels not in set(group["labels"]):
+        known = sorted(set(group["labels"]))
+        raise InputError(
+            f"no fit has {labels} labels: choose one of {known[0]}, {known[1] if known[1:] else ''} … {most}."
+        )
+    return min(labels, most)
+
+
+def _mean_at(trials: pd.DataFrame, labels: int, error: str) -> float | None:
+    found = trials.loc[trials["labels"] == labels, error]
+    return float(found.mean()) if len(found) else None
+
+
+def _errors(own: pd.DataFrame, end: int, error: str, goal: float | None, alpha: float) -> dict[str, Any]:
+    last = own.loc[own["labels"] == end, error]
+    return {
+        "seeds": own["seed"].nunique(),
+        "labels": end,
+        "mean": float(last.mean()),
+        "se": float(last.sem()) if len(last) > 1 else float("nan"),
+        "median": float(last.median()),
+        "area": float(areas(own, error).mean()),
+        "needed": "-" if goal is None else str(labels_to_reach(own, goal, error=error, alpha=alpha)),
+    }
+
+
+def areas(trials: pd.DataFrame, error: str = "pehe") -> pd.Series:
+    """Return the mean error over the label curve of each seed's trial."""
+    ordered = trials.sort_values("labels")
+    by_seed = {
+        seed: area_under_curve(rows["labels"], rows[error]) if len(rows) > 1 else float(rows[error].iloc[0])
+        for seed, rows in ordered.groupby("seed")
+    }
+    return pd.Series(by_seed, dtype=float)
+
+
+def _against(own: pd.DataFrame, reference: pd.DataFrame, error: str, alpha: float) -> dict[str, float]:
+    nothing = dict.fromkeys(("wins", "difference", "lower", "upper"), float("nan"))
+    if reference.empty or own["acquisition"].iloc[0] == reference["acquisition"].iloc[0]:
+        return nothing
+    gap = (areas(own, error) - areas(reference, error)).dropna().to_numpy()
+    if not len(gap):
+        return nothing
+    mean, lower, upper = paired_interval(gap, alpha)
+    return {"wins": float(np.mean(gap < 0)), "difference": mean, "lower": lower, "upper": upper}
+
+
+def paired_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float, float]:
+    """Return mean, lower and upper end of the t-interval of paired differences; NaN ends for a single one."""
+    n, mean = len(differences), float(np.mean(differences))
+    if n < 2:
+        return mean, float("nan"), float("nan")
+    reach = float(stdtrit(n - 1, 1 - alpha / 2) * np.std(differences, ddof=1) / np.sqrt(n))
+    return mean, mean - reach, mean + reach
