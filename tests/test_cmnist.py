@@ -7,6 +7,7 @@ import hashlib
 import math
 import shutil
 import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -225,7 +226,9 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def mirror(stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def mirror(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Path]:
     """A web server with the stand-in, and an empty cache, which is returned."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(stand_in)))
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -233,6 +236,8 @@ def mirror(stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.delenv("CAUSALBALD_DATA", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(pooch, "os_cache", lambda project: cache)
+    for handler in pooch.get_logger().handlers:
+        monkeypatch.setattr(handler, "stream", sys.stderr)  # it took the one of the time of its import
     monkeypatch.setattr(download, "URL", f"http://127.0.0.1:{server.server_port}/")
     sums = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in stand_in.iterdir()}
     monkeypatch.setattr(download, "SHA256", {name: sums[name] for name in download.SHA256})
