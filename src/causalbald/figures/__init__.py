@@ -1,7 +1,32 @@
-"""Figures: functions that take tidy tables or arrays and return a matplotlib Figure. They never show or save."""
+"""Figures: functions that take tidy tables or arrays and return a matplotlib Figure. They never show or save.
 
-from causalbald.figures.bias import Acquired, bias
-from causalbald.figures.convergence import convergence
-from causalbald.figures.style import ARM_COLOURS, Look, look
+Only :func:`evolution` writes a file, as an animation has no other form.
+"""
 
-__all__ = ["ARM_COLOURS", "Acquired", "Look", "bias", "convergence", "look"]
+from causalbald.figures.bias import Acquired, bias, refit
+from causalbald.figures.calibration import Predicted, calibration
+from causalbald.figures.convergence import convergence, paper_rows
+from causalbald.figures.datasets import digits, draw_benchmark, observational
+from causalbald.figures.evolution import Study, evolution
+from causalbald.figures.overlap import overlap
+from causalbald.figures.style import ARM_COLOURS, Look, look, looks
+
+__all__ = [
+    "ARM_COLOURS",
+    "Acquired",
+    "Look",
+    "Predicted",
+    "Study",
+    "bias",
+    "calibration",
+    "convergence",
+    "digits",
+    "draw_benchmark",
+    "evolution",
+    "look",
+    "looks",
+    "observational",
+    "overlap",
+    "paper_rows",
+    "refit",
+]

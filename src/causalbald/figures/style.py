@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -26,15 +26,16 @@ class Look(NamedTuple):
     line: str
 
 
+# Within each row of the convergence figure the line styles differ, as far as there are enough of them.
 _LOOKS = {
     "random": Look(_GREY, "o", "--"),
-    "propensity": Look(_ORANGE, "s", "--"),
-    "type-s": Look(_PINK, "X", "--"),
-    "tau-bald": Look(_SKY, "v", "-."),
+    "propensity": Look(_ORANGE, "s", ":"),
+    "type-s": Look(_PINK, "X", "-."),
+    "tau-bald": Look(_SKY, "v", ":"),
     "mu-bald": Look(_GREEN, "^", "-."),
     "mu-info": Look(_GREEN, "p", ":"),
-    "rho-bald": Look(_VERMILION, "D", "-."),
-    "mu-pi-bald": Look(_BLACK, "P", "-."),
+    "rho-bald": Look(_VERMILION, "D", "--"),
+    "mu-pi-bald": Look(_BLACK, "P", "-"),
     "mu-rho-bald": Look(_BLUE, "*", "-"),
 }
 _OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("h", "<", ">", "d")]
@@ -43,6 +44,22 @@ _OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _O
 def look(acquisition: str) -> Look:
     """Return the look of an acquisition function; one that others have added gets a look from its name."""
     return _LOOKS.get(acquisition) or _OTHERS[crc32(acquisition.encode()) % len(_OTHERS)]
+
+
+def looks(acquisitions: Iterable[str]) -> dict[str, Look]:
+    """Return the looks of the acquisition functions of one figure, all different.
+
+    They are those of :func:`look`, but where two functions that others have added would look the same, the later name
+    in the alphabet takes the next look that is free.
+    """
+    names = list(dict.fromkeys(acquisitions))
+    found: dict[str, Look] = {}
+    for name in sorted(names):
+        wanted = look(name)
+        start = _OTHERS.index(wanted) if wanted in _OTHERS else 0
+        choices = [wanted, *_OTHERS[start:], *_OTHERS[:start]]
+        found[name] = next((c for c in choices if c not in found.values()), wanted)
+    return {name: found[name] for name in names}
 
 
 @contextmanager

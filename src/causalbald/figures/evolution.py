@@ -1,0 +1,113 @@
+"""How the sample grows and the effect is learned, step by step, as an animated picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.animation import PillowWriter
+from numpy.typing import ArrayLike
+
+from causalbald._typing import Positions
+from causalbald._validation import check_int, check_number, check_positions
+from causalbald.datasets import Split
+from causalbald.errors import InputError
+from causalbald.figures.bias import Acquired, Scene, _width, draw_columns
+from causalbald.figures.style import house_style, new_figure
+from causalbald.models import CateEstimator
+
+MAX_STUDIES = 2
+
+
+@dataclass(frozen=True)
+class Study:
+    """What one method measured step by step, and how to fit the model on the outcomes of some positions.
+
+    ``acquired`` holds the positions measured before each fit, a list per step.
+    """
+
+    name: str
+    acquired: Sequence[ArrayLike]
+    fit: Callable[[Positions], CateEstimator]
+
+
+def evolution(
+    path: str | Path,
+    pool: Split,
+    studies: Sequence[Study],
+    *,
+    every: int = 1,
+    fps: float = 2.0,
+    title: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Write a GIF of the panels of :func:`causalbald.figures.bias` after each step, and return how many frames.
+
+    The middle panels count measured units, so that one sees them pile up; axes stay as they are.
+
+    Parameters
+    ----------
+    path : path
+        File to write, ending with ``.gif``.
+    pool : Split
+        As for :func:`causalbald.figures.bias`.
+    studies : sequence of Study
+        One or two, of equally many steps.
+    every : int
+        Only each so-manyth step, and the last.
+    fps : float
+        Frames per second.
+    title : str
+        Shown above all panels.
+    progress : callable, optional
+        Called with (fits done, fits in all).
+    """
+    if Path(path).suffix != ".gif":
+        raise InputError(f"an animation is a GIF: choose a name that ends with .gif, not {Path(path).name!r}.")
+    steps = frames(studies, check_int(every, "every", low=1))
+    writer = PillowWriter(fps=check_number(fps, "fps", above=0))  # type: ignore[arg-type]
+    scene = Scene.of(pool)
+    most = 1.05 * max(_tallest(scene, study) for study in studies)
+    with house_style():
+        figure = new_figure(_width(len(studies)), 6.6)
+        with writer.saving(figure, str(path), dpi=80):
+            for k, step in enumerate(steps):
+                columns = []
+                for done, study in enumerate(studies, start=k * len(studies) + 1):
+                    columns.append(_at(study, step))
+                    if progress is not None:
+                        progress(done, len(steps) * len(studies))
+                figure.clear()
+                figure.suptitle(title)
+                draw_columns(figure, scene, columns, most=most)
+                writer.grab_frame()
+    return len(steps)
+
+
+def frames(studies: Sequence[Study], every: int) -> list[int]:
+    """Return the steps that are drawn: each so-manyth from the first on, and the last."""
+    if not 0 < len(studies) <= MAX_STUDIES:
+        raise InputError(f"{len(studies)} methods cannot be animated side by side: choose one or two.")
+    lengths = {len(study.acquired) for study in studies}
+    if len(lengths) > 1 or not max(lengths):
+        raise InputError(f"studies must have equally many steps, at least one, but have {sorted(lengths)}.")
+    last = lengths.pop() - 1
+    return [*range(0, last, every), last]
+
+
+def _at(study: Study, step: int) -> Acquired:
+    positions = _measured(study, step)
+    return Acquired(study.name, positions, study.fit(positions))
+
+
+def _measured(study: Study, step: int) -> Positions:
+    return np.concatenate([np.asarray(batch, dtype=np.intp) for batch in study.acquired[: step + 1]])
+
+
+def _tallest(scene: Scene, study: Study) -> float:
+    """Return the largest count of units in a bar at the end."""
+    positions = check_positions(_measured(study, len(study.acquired) - 1), len(scene.pool), "positions")
+    at, arm = scene.at[positions], scene.pool.t[positions]
+    return float(max(np.histogram(at[arm == a], bins=scene.bins)[0].max() for a in (0, 1)))
