@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from causalbald.cli.experiments import use_data_dir
 from causalbald.cli.output import print_records, progress_bar, stderr
-from causalbald.errors import CausalBaldError
+from causalbald.errors import InputError
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +33,7 @@ def tune(
     study_name: Annotated[str | None, typer.Option(help="Default: model, data set, labels and data seed.")] = None,
     seed: Annotated[int, typer.Option(help="Of the candidates.", min=0)] = 0,
     data_seed: Annotated[int, typer.Option(help="Of the data, the labels and the weights.", min=0)] = 1331,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for cmnist.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Search for a deep model's hyper-parameters in the paper's spaces. Started again, it does what is missing."""
@@ -39,6 +42,7 @@ def tune(
     from causalbald import datasets
     from causalbald.experiments import tuning
 
+    use_data_dir(data_dir)
     with progress_bar("tuning") as progress:
         found = tuning.tune(
             datasets.load(dataset, data_seed),
@@ -64,7 +68,7 @@ def tune(
 def _parsed(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise CausalBaldError(f"--option {text!r} is not NAME=VALUE: write for example --option max_epochs=20.")
+        raise InputError(f"--option {text!r} is not NAME=VALUE: write for example --option max_epochs=20.")
     try:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

@@ -23,6 +23,7 @@ from causalbald.experiments.plan import PAPER
 from causalbald.experiments.trial import warm_start_positions
 from causalbald.models import DeepKernelGP, TarnetEnsemble, make_model
 from causalbald.models.deep import check_schedule
+from causalbald.models.registry import presets
 from causalbald.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ SEARCH_SPACES: dict[str, dict[str, tuple[Any, ...]]] = {
     "ensemble": _BOTH,
 }
 # Looks at held-out labels at which trials compete, and the share of them that goes on.
-_FIRST_RUNG, _FACTOR = 4, 4
+_FIRST_RUNG, _FACTOR = 16, 4
 # TOML has no null; a limit that no layer reaches is the same as none.
 _NO_LIMIT = 1e9
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
@@ -150,8 +151,8 @@ def expected_log_likelihood(belief: Posterior, treatment: Treatment, y: Array) -
 
 def default_labels(benchmark: Benchmark) -> int:
     """Return how many labels to tune with: half way along the paper's curve, else half of the pool, at most 300."""
-    plan = PAPER.get(benchmark.name)
-    return min(300, len(benchmark.pool) // 2) if plan is None else plan.warm_start + plan.batch_size * plan.steps // 2
+    plan, pool = PAPER.get(benchmark.name), len(benchmark.pool)
+    return min(300, pool // 2) if plan is None else min(plan.warm_start + plan.batch_size * plan.steps // 2, pool)
 
 
 def suggest(trial: optuna.trial.BaseTrial, space: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
@@ -193,8 +194,8 @@ class _Task:
         if check_int(size, "labels", low=2) > len(data.pool):
             raise InputError(f"{size} labels asked for, but the pool has {len(data.pool)} units: take fewer labels.")
         searched = SEARCH_SPACES[model]
-        preset = type(_made(model, {})).presets.get(data.name, {})
-        fixed = {**{k: v for k, v in preset.items() if k not in searched}, "random_state": seed, **options}
+        preset = {k: v for k, v in presets(model).get(data.name, {}).items() if k not in searched}
+        fixed = {**preset, "random_state": seed, **options}
         space = {k: values for k, values in searched.items() if k not in fixed}
         known = data.pool.take(warm_start_positions(data.pool.t, size, seed))
         return cls(model, fixed, space, _made(model, fixed).max_epochs, known, data.pool.x, data.validation)
@@ -214,8 +215,10 @@ class _Task:
         known, free = self.known, self.validation
         model = _made(self.model, {**self.fixed, **options, "max_epochs": limit})
         model.fit(known.y, known.t, X=known.x, pool=self.pool, validation=(free.y, free.t, free.x))
-        due = isinstance(model, DeepKernelGP)
-        plan = model._schedule if due else check_schedule(model.epoch_steps or 1, model.patience or 1, limit)
+        if isinstance(model, DeepKernelGP):
+            plan = model._schedule
+        else:
+            plan = check_schedule(model.epoch_steps, model.patience, limit)
         ended = max(model.steps_) + plan.patience * plan.every <= plan.max_steps
         return expected_log_likelihood(model.posterior(free.x, joint=False), free.t, free.y), ended
 
@@ -262,7 +265,9 @@ def _best(study: optuna.Study, task: _Task) -> Tuned:
     counts = [ends.count(state) for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)]
     if not counts[0]:
         reason = next((t.user_attrs["error"] for t in _finished(study) if "error" in t.user_attrs), "none known")
-        raise TrainingError(f"no trial of study {study.study_name!r} could be trained to its end, reason: {reason}")
+        raise TrainingError(
+            f"no trial of study {study.study_name!r} was trained to its end ({reason}): fix other options, or none."
+        )
     best = study.best_trial
     fixed = {k: v for k, v in task.fixed.items() if k != "random_state"}
     return Tuned(
