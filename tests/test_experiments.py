@@ -19,7 +19,8 @@ from causalbald.posterior import Posterior
 from causalbald.testing import FakePosterior
 
 ERRORS = ["pehe", "ate_error", "coverage95"]
-COLUMNS = ["step", "labels", *ERRORS, "overlap_share", "treated_share", "seconds_fit", "seconds_score"]
+SHARES = ["width_inside", "width_outside", "overlap_share", "treated_share"]
+COLUMNS = ["step", "labels", *ERRORS, *SHARES, "seconds_fit", "seconds_score"]
 PLAN: dict[str, Any] = {"warm_start": 10, "batch_size": 5, "steps": 2}
 SPEC = TrialSpec("synthetic", "mu-rho-bald", **PLAN, seed=3, dataset_options={"pool": 300, "test": 50})
 
@@ -62,6 +63,11 @@ def test_errors_are_those_of_a_fit_by_hand(benchmark: datasets.Benchmark) -> Non
     assert last["ate_error"] == pytest.approx(abs(error.mean()))
     sd = np.sqrt(model.posterior(test.x).effect_variance)
     assert last["coverage95"] == pytest.approx(np.mean(np.abs(error) <= 1.959964 * sd))
+    assert test.propensity is not None
+    inside = (test.propensity >= 0.1) & (test.propensity <= 0.9)
+    assert 0 < inside.sum() < len(test)
+    assert last["width_inside"] == pytest.approx(np.mean(2 * 1.959964 * sd[inside]))
+    assert last["width_outside"] == pytest.approx(np.mean(2 * 1.959964 * sd[~inside]))
 
 
 def test_one_seed_one_warm_start_for_every_method(benchmark: datasets.Benchmark) -> None:
@@ -83,19 +89,23 @@ def test_warm_start_always_has_both_arms() -> None:
         warm_start_positions(np.zeros(10, dtype=np.intp), 4, 0)
 
 
-def test_same_tables_with_one_and_two_workers_and_again() -> None:
-    greedy = replace(SPEC, acquisition="mu-bald", batch="greedy")
-    specs = [replace(spec, seed=s) for spec in (SPEC, greedy) for s in (0, 1)]
+def test_tables_of_workers_are_those_of_this_process() -> None:
+    specs = [SPEC, replace(SPEC, acquisition="mu-bald", batch="greedy", seed=1)]
     done: list[tuple[int, int]] = []
-    one = run_trials(specs, workers=1)
-    two = run_trials(specs, workers=2, progress=lambda *c: done.append(c))
-    again = run_trials(specs, workers=2)
-    assert [d for d, _ in done] == [1, 2, 3, 4]
-    for spec, a, b, c in zip(specs, one, two, again, strict=True):
-        assert a["seed"][0] == spec.seed
-        pd.testing.assert_frame_equal(without_seconds(a), without_seconds(b), check_exact=True)
-        pd.testing.assert_frame_equal(without_seconds(b), without_seconds(c), check_exact=True)
-        assert a.attrs["acquired"] == b.attrs["acquired"] == c.attrs["acquired"]
+    tables = run_trials(specs, workers=2, progress=lambda *c: done.append(c))
+    assert done[-1] == (6, 6)
+    for spec, table in zip(specs, tables, strict=True):
+        here = spec.run().table()
+        assert table["seed"].unique().tolist() == [spec.seed]
+        pd.testing.assert_frame_equal(
+            without_seconds(table)[without_seconds(here).columns], without_seconds(here), check_exact=True
+        )
+        assert table.attrs["acquired"] == here.attrs["acquired"]
+
+
+def test_trials_that_fail_are_an_error() -> None:
+    with pytest.raises(RuntimeError, match=r"1 of 1 trials failed.*seed 3.*pool has 300 units"):
+        run_trials([replace(SPEC, steps=100)])
 
 
 class Recorder(models.CateEstimator):

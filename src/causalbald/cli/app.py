@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from causalbald import __version__
 from causalbald._registry import PLUGINS_VARIABLE
-from causalbald.cli import experiments, figures
+from causalbald.cli import experiments, figures, tuning
 from causalbald.cli.experiments import use_data_dir
 from causalbald.cli.output import check_folder, print_records, progress_bar, save_figure, stderr
 from causalbald.errors import CausalBaldError
@@ -178,6 +178,7 @@ def trial(
 
 
 app.add_typer(experiments.app)
+tuning.register(app)
 app.add_typer(figures.app)
 
 

@@ -97,9 +97,9 @@ def _errors(own: pd.DataFrame, end: int, error: str, goal: float | None, alpha: 
         "seeds": own["seed"].nunique(),
         "labels": end,
         "mean": float(last.mean()),
-        "se": float(last.sem()) if len(last) > 1 else float("nan"),
-        "median": float(last.median()),
-        "area": float(areas(own, error).mean()),
+        "se": float(np.std(last, ddof=1) / np.sqrt(len(last))) if len(last) > 1 else float("nan"),
+        "median": float(np.median(last)),
+        "area": float(np.mean(areas(own, error))),
         "needed": "-" if goal is None else str(labels_to_reach(own, goal, error=error, alpha=alpha)),
     }
 
@@ -108,7 +108,7 @@ def areas(trials: pd.DataFrame, error: str = "pehe") -> pd.Series:
     """Return the mean error over the label curve of each seed's trial."""
     ordered = trials.sort_values("labels")
     by_seed = {
-        seed: area_under_curve(rows["labels"], rows[error]) if len(rows) > 1 else float(rows[error].iloc[0])
+        seed: area_under_curve(rows["labels"], rows[error]) if len(rows) > 1 else rows[error].mean()
         for seed, rows in ordered.groupby("seed")
     }
     return pd.Series(by_seed, dtype=float)

@@ -6,7 +6,6 @@ import logging
 import multiprocessing
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -69,17 +68,28 @@ class local_pool:
         return _relay(inner, BrokenProcessPool)
 
     def _new(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, mp_context=context, initializer=_die_with_parent)
+        # A fork server imports the heavy libraries once for all workers.
+        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        context = multiprocessing.get_context(method)
+        if method == "forkserver":
+            context.set_forkserver_preload([__name__, "causalbald.experiments.runner"])
+        return ProcessPoolExecutor(
+            self.workers, mp_context=context, initializer=_start_worker, initargs=(_environment(),)
+        )
 
 
-def _die_with_parent() -> None:
-    """End this process soon after its parent has gone, even if that was killed."""
-    parent = os.getppid()
+def _environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+
+
+def _start_worker(environment: dict[str, str]) -> None:
+    """Take over settings, and end this process soon after its parent has gone, even if that was killed."""
+    os.environ.update(environment)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        parent.join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -97,7 +107,7 @@ class ray_pool:
 
     def __enter__(self) -> Self:
         """Connect, or start a cluster of ``workers`` CPUs."""
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment = _environment()
         options: dict[str, Any] = {"runtime_env": {"env_vars": environment}} if environment else {}
         if self._address is None:
             options |= {"num_cpus": self.workers, "include_dashboard": False}
