@@ -18,6 +18,7 @@ from causalbald._registry import PLUGINS_VARIABLE
 from causalbald.cli.app import app, main
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+COMMANDS = ["demo", "trial", "acquisitions", "models", "datasets", "run", "status", "table", "figure", "pack", "tune"]
 SHORT = ["--warm-start", "10", "--batch-size", "5", "--steps", "1"]
 
 
@@ -48,7 +49,7 @@ def test_help_teaches_and_does_not_import_torch() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    for command in ("demo", "trial", "acquisitions", "models", "datasets"):
+    for command in COMMANDS:
         assert command in result.stdout
         assert "Example" in run(command, "--help")
 

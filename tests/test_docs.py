@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_cli import COMMANDS
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 
@@ -26,7 +28,6 @@ def test_python_examples_run_one_after_another(page: Path, tmp_path: Path) -> No
 
 def test_every_command_in_the_docs_exists() -> None:
     for page in PAGES:
-        for block in blocks(page, "console"):
-            for command in re.findall(r"^\$ causalbald (?:--plugin \S+ )?([a-z]+)", block, flags=re.MULTILINE):
-                known = {"demo", "trial", "acquisitions", "models", "datasets"}
-                assert command in known, f"{page.name}: causalbald {command}"
+        for block in [*blocks(page, "console"), *blocks(page, "shell")]:
+            for command in re.findall(r"^(?:\$ )?causalbald (?:--plugin \S+ )?([a-z]+)", block, flags=re.MULTILINE):
+                assert command in COMMANDS, f"{page.name}: causalbald {command}"

@@ -122,6 +122,7 @@ class Plan:
             if repeated:
                 raise InputError(f"{name} names {repeated[0]!r} twice.")
         for dataset in self.datasets:
+            data.base.check_options(dataset, [])
             data.base.check_options(dataset, self.settings_of(dataset).options)
         for model in self.models:
             models.make_model(model, **self.model_options.get(model, {}))
