@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
@@ -159,6 +160,7 @@ def draw_columns(figure: Figure, scene: Scene, columns: Sequence[Acquired], *, m
         axes.set_ylabel(name)
     if most is not None:
         panels[1, 0].set_ylim(0, most)
+        panels[1, 0].yaxis.set_major_locator(MaxNLocator(4, integer=True))
     low, high = scene.truth.min(), scene.truth.max()
     panels[2, 0].set_ylim(low - 0.6 * (high - low), high + 0.6 * (high - low))
     figure.align_ylabels()

@@ -64,8 +64,9 @@ class Predicted:
 def calibration(methods: Sequence[Predicted]) -> Figure:
     """Draw, for each method, predicted against true effects with 95 % intervals, and for all, how often intervals hold.
 
-    Intervals are drawn for at most 120 units, evenly spaced in the order of their true effects, and in black where
-    they miss the truth. The last panel has the share of all units whose interval holds the truth, against its level.
+    Intervals are drawn for at most 120 units, evenly spaced in the order of their true effects, and in black with a
+    cross where they miss the truth. The last panel has the share of all units whose interval holds the truth, against
+    its level.
 
     Parameters
     ----------
@@ -98,9 +99,10 @@ def _scatter(axes: Any, method: Predicted, style: Look) -> None:
     shown = order[np.linspace(0, len(order) - 1, min(len(order), _MAX_BARS)).astype(int)]
     truth, effect, reach = method.truth[shown], method.effect[shown], method.reach[-1, shown]
     missed = np.abs(truth - effect) > reach
-    for rows, colour, alpha in ((~missed, style.colour, 0.6), (missed, "black", 0.9)):
-        bars: Any = {"fmt": ".", "markersize": 4, "linewidth": 0.8, "color": colour, "alpha": alpha}
-        axes.errorbar(truth[rows], effect[rows], reach[rows], **bars)
+    held: Any = {"fmt": ".", "markersize": 4, "linewidth": 0.8, "color": style.colour, "alpha": 0.5}
+    axes.errorbar(truth[~missed], effect[~missed], reach[~missed], **held)
+    bars: Any = {"fmt": "x", "markersize": 5, "linewidth": 1.0, "color": "black", "label": "95 % interval that misses"}
+    axes.errorbar(truth[missed], effect[missed], reach[missed], **bars)
     axes.axline((0, 0), slope=1, color="black", linestyle=":", linewidth=1)
     hold = f"95 % intervals hold {100 * method.coverage[-1]:.0f} %"
     axes.set_title(f"{method.name}\n{hold} of {len(method.truth):,}", fontsize=10)

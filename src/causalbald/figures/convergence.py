@@ -51,14 +51,16 @@ def convergence(
     styles = looks(table["acquisition"])
     with house_style():
         figure = new_figure(max(5.2, 4.6 * len(groups)), 3.6 * len(layout))
-        panels = figure.subplots(len(layout), len(groups), squeeze=False)
+        panels = figure.subplots(len(layout), len(groups), squeeze=False, sharex="col")
         for line, (name, methods) in zip(panels, layout.items(), strict=True):
             for axes, (title, trials) in zip(line, groups.items(), strict=True):
                 seeds = draw_curves(axes, trials[trials["acquisition"].isin(methods)], error, styles)
                 heading = f"{title}, {name}" if name else title
-                axes.set(title=f"{heading} ({count_seeds(seeds)})", xlabel="outcomes measured")
+                axes.set_title(f"{heading} ({count_seeds(seeds)})")
                 _scale(axes)
             line[0].set_ylabel(label)
+        for axes in panels[-1]:
+            axes.set_xlabel("outcomes measured")
         shared_legend(figure, panels.ravel())
     return figure
 
@@ -66,12 +68,13 @@ def convergence(
 def paper_rows(acquisitions: Iterable[str]) -> dict[str, list[str]]:
     """Return the two rows of the paper's figure: mu-rho-BALD against the baselines, and all that are no baselines.
 
-    One row without a name if one of the two would have fewer than two functions.
+    One row without a name where two make no sense: without mu-rho-BALD, with it alone in one of them, or with at most
+    three functions.
     """
     names = list(dict.fromkeys(acquisitions))
     against = [a for a in names if a in (*BASELINES, PROPOSED)]
     among = [a for a in names if a not in BASELINES]
-    if min(len(against), len(among)) < 2 or len(names) <= 3:
+    if PROPOSED not in names or min(len(against), len(among)) < 2 or len(names) <= 3:
         return {"": names}
     return {"against baselines": against, "among BALDs": among}
 

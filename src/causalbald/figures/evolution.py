@@ -19,6 +19,8 @@ from causalbald.figures.style import house_style, new_figure
 from causalbald.models import CateEstimator
 
 MAX_STUDIES = 2
+# How many times longer than the others the last frame is shown.
+_LAST = 4
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,9 @@ def evolution(
                 figure.clear()
                 figure.suptitle(title)
                 draw_columns(figure, scene, columns, most=most)
+                writer.grab_frame()
+            figure.set_layout_engine("none")  # a second layout differs by a hair, and only equal frames become one
+            for _ in range(_LAST - 1):
                 writer.grab_frame()
     return len(steps)
 
