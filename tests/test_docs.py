@@ -26,6 +26,13 @@ def test_python_examples_run_one_after_another(page: Path, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("page", [p for p in PAGES if "<!-- causalbald" in p.read_text()], ids=lambda p: p.name)
+def test_tables_are_what_their_commands_print(page: Path) -> None:
+    command = [sys.executable, "docs/fill_tables.py", str(page), "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_command_in_the_docs_exists() -> None:
     for page in PAGES:
         for block in [*blocks(page, "console"), *blocks(page, "shell")]:

@@ -192,6 +192,8 @@ def test_keys_tell_trials_apart() -> None:
     keys = {spec.key, *(replace(spec, **change).key for change in others)}
     assert len(keys) == 7
     assert replace(spec).key == spec.key
+    assert TrialSpec(**spec.given) == spec
+    assert "temperature" not in spec.given
     assert spec.data_key != replace(spec, seed=7).data_key
     assert spec.data_key == replace(spec, model="due").data_key
 

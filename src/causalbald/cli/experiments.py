@@ -145,6 +145,7 @@ def table(
     acquisition: Annotated[Names, typer.Option(help="Only this acquisition function.")] = None,
     trials: Annotated[bool, typer.Option("--trials", help="A row per fit instead of a summary.")] = False,
     timings: Annotated[bool, typer.Option("--timings", help="Also mean seconds of a trial.")] = False,
+    columns: Annotated[str | None, typer.Option(help="Only these, such as acquisition,mean,needed.")] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
@@ -162,6 +163,7 @@ def table(
         rows = found if timings else found.drop(columns=["seconds_fit", "seconds_score"])
     else:
         rows = summarise(found, baseline=baseline, error=error, labels=labels, target=target, timings=timings)
+    rows = _columns(rows, columns)
     if as_csv:
         sys.stdout.write(rows.to_csv(index=False, float_format="%.5g"))
     elif markdown:
@@ -188,6 +190,14 @@ def read_trials(folder: Path, chosen: dict[str, Names]) -> pd.DataFrame:
     if table.empty:
         raise InputError("no trials are left: choose fewer conditions.")
     return table
+
+
+def _columns(rows: pd.DataFrame, names: str | None) -> pd.DataFrame:
+    chosen = list(rows.columns) if names is None else [name.strip() for name in names.split(",")]
+    for name in chosen:
+        if name not in rows:
+            raise InputError(f"no column {name!r}. There are: {', '.join(rows.columns)}.")
+    return rows[chosen]
 
 
 def _markdown(rows: pd.DataFrame) -> str:

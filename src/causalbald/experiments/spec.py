@@ -53,6 +53,12 @@ class TrialSpec:
         return _digest({"dataset": self.dataset, "options": self.dataset_options, "seed": self.seed})
 
     @property
+    def given(self) -> dict[str, Any]:
+        """What differs from the defaults: ``TrialSpec(**given)`` is the same trial."""
+        plain = TrialSpec("", "", 0, 0, 0, -1)
+        return {name: value for name, value in asdict(self).items() if value != getattr(plain, name)}
+
+    @property
     def names(self) -> dict[str, Any]:
         """The columns that name the trial in tables."""
         return {name: getattr(self, name) for name in NAMES}

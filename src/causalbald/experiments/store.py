@@ -45,8 +45,9 @@ class Store:
 
     def plan(self, specs: Iterable[TrialSpec]) -> None:
         """Note what is to be run, beside what was planned before."""
-        planned = {spec.key: asdict(spec) for spec in [*self.planned(), *specs]}
-        _write_json(self.folder / "planned.json", list(planned.values()))
+        planned = {spec.key: json.dumps(spec.given) for spec in [*self.planned(), *specs]}
+        with _replacing(self.folder / "planned.json") as file:
+            file.write(("[\n" + ",\n".join(planned.values()) + "\n]\n").encode())
 
     def planned(self) -> list[TrialSpec]:
         """Return every trial that was ever asked for, in that order."""

@@ -1,0 +1,36 @@
+"""Fill the tables of a page from the commands that stand beside them; with --check only say whether they are current.
+
+    python docs/fill_tables.py docs/reproduction.md
+
+A table stands between a line <!-- causalbald table ... --> and a line <!-- end -->.
+"""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from causalbald.cli.app import app
+
+BLOCK = re.compile(r"(<!-- causalbald (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """Return the page with every table made anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        result = CliRunner().invoke(app, [*shlex.split(match[2]), "--markdown"], catch_exceptions=False)
+        return f"{match[1]}\n{result.stdout}\n{match[3]}"
+
+    return BLOCK.sub(fill, text)
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    text = page.read_text()
+    new = filled(text)
+    if "--check" in sys.argv:
+        sys.exit(0 if new == text else f"{page} is not what its commands print: run docs/fill_tables.py")
+    page.write_text(new)
