@@ -21,6 +21,7 @@ from causalbald.cli.figures import KINDS
 from causalbald.datasets import Benchmark, Split
 from causalbald.errors import CausalBaldError, InputError
 from causalbald.experiments import Store, TrialSpec
+from causalbald.figures.bias import Scene
 from causalbald.figures.calibration import LEVELS
 from causalbald.models import CateEstimator
 from causalbald.models.base import Labelled
@@ -174,6 +175,7 @@ def test_bias_along_a_latent_coordinate_is_the_mean_in_cells(rng: np.random.Gene
     pool = split(rng.normal(size=(500, 1, 2, 2)), rng, latent)
     model = Fixed().fit(pool.y, pool.t, X=pool.x)
     bottom = figures.bias(pool, [figures.Acquired("random", np.arange(30), model)]).axes[2]
+    assert np.histogram(latent, Scene.of(pool).bins)[0].sum() == len(pool)
     assert "phi" in bottom.get_xlabel()
     edges = np.linspace(latent.min(), latent.max(), 41)
     inside = (latent >= edges[3]) & (latent < edges[4])

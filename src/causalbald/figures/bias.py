@@ -85,6 +85,8 @@ class Scene:
     at: Array
     """Coordinate of each unit, (N,)."""
     label: str
+    bins: Array
+    """Edges of the bars of densities."""
     grid: Array
     """Coordinates (G,) at which effects are drawn."""
     truth: Array
@@ -112,7 +114,8 @@ class Scene:
         grid = np.linspace(np.quantile(x, 0.001), np.quantile(x, 0.999), 200)
         order = np.argsort(x)
         truth = np.interp(grid, x[order], pool.effect[order])
-        return cls(pool, x, "covariate x", grid, truth, grid[:, None], np.arange(len(grid)))
+        bins = np.linspace(grid[0], grid[-1], 26)
+        return cls(pool, x, "covariate x", bins, grid, truth, grid[:, None], np.arange(len(grid)))
 
     @classmethod
     def _of_latent(cls, pool: Split, latent: Array) -> Scene:
@@ -122,12 +125,7 @@ class Scene:
         cell = np.clip(np.digitize(latent[rows], edges) - 1, 0, _CELLS - 1)
         filled, cell = np.unique(cell, return_inverse=True)
         grid, truth = (edges[:-1] + np.diff(edges) / 2)[filled], _means(pool.effect[rows], cell)
-        return cls(pool, latent, r"hidden coordinate $\phi$", grid, truth, pool.x[rows], cell)
-
-    @property
-    def bins(self) -> Array:
-        """Edges of the bars of densities."""
-        return np.linspace(self.grid[0], self.grid[-1], 26)
+        return cls(pool, latent, r"hidden coordinate $\phi$", edges[::2], grid, truth, pool.x[rows], cell)
 
     def band(self, model: CateEstimator) -> tuple[Array, Array]:
         """Return lower and upper ends (G,) of the learned effect's 95 % band on the grid."""
