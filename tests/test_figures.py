@@ -237,6 +237,9 @@ def test_evolution_has_a_frame_per_step(rng: np.random.Generator, tmp_path: Path
     assert done == [(k, 6) for k in range(1, 7)]
     with pytest.raises(InputError, match=r"ends with \.gif"):
         figures.evolution(tmp_path / "growth.png", pool, studies)
+    with pytest.raises(InputError, match="no labelled units in arm 1"):
+        figures.evolution(tmp_path / "failed.gif", pool, [figures.Study("random", [[0], [1]], fit)])
+    assert not (tmp_path / "failed.gif").exists()
     with pytest.raises(InputError, match="one or two"):
         figures.evolution(target, pool, [*studies, *studies])
     with pytest.raises(InputError, match="equally many steps"):

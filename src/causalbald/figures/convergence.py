@@ -43,8 +43,7 @@ def convergence(
     label : str
         Name of the error on the axis.
     rows : mapping, optional
-        Acquisition functions of each row of panels, by the row's name, as from :func:`paper_rows`; by default all are
-        in one row.
+        Functions of each row of panels, by the row's name, as from :func:`paper_rows`; by default all are in one.
     """
     groups = panels_of(table, error)
     layout = {"": list(dict.fromkeys(table["acquisition"]))} if rows is None else rows

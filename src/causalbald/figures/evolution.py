@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,21 +74,33 @@ def evolution(
     most = 1.05 * max(_tallest(scene, study) for study in studies)
     with house_style():
         figure = new_figure(_width(len(studies)), 6.6)
-        with writer.saving(figure, str(path), dpi=80):
-            for k, step in enumerate(steps):
-                columns = []
-                for done, study in enumerate(studies, start=k * len(studies) + 1):
-                    columns.append(_at(study, step))
-                    if progress is not None:
-                        progress(done, len(steps) * len(studies))
-                figure.clear()
-                figure.suptitle(title)
-                draw_columns(figure, scene, columns, most=most)
-                writer.grab_frame()
-            figure.set_layout_engine("none")  # a second layout differs by a hair, and only equal frames become one
-            for _ in range(_LAST - 1):
-                writer.grab_frame()
+        writer.setup(figure, str(path), dpi=80)  # not `saving`, which writes what there is when a fit fails
+        for columns in _fitted(studies, steps, progress):
+            figure.clear()
+            figure.suptitle(title)
+            draw_columns(figure, scene, columns, most=most)
+            writer.grab_frame()
+        figure.set_layout_engine("none")  # a second layout differs by a hair, and only equal frames become one
+        for _ in range(_LAST - 1):
+            writer.grab_frame()
+        writer.finish()
     return len(steps)
+
+
+def _fitted(
+    studies: Sequence[Study], steps: Sequence[int], progress: Callable[[int, int], None] | None
+) -> Iterator[list[Acquired]]:
+    """Yield what all studies have measured and learned after each step."""
+    done = 0
+    for step in steps:
+        columns = []
+        for study in studies:
+            positions = _measured(study, step)
+            columns.append(Acquired(study.name, positions, study.fit(positions)))
+            done += 1
+            if progress is not None:
+                progress(done, len(steps) * len(studies))
+        yield columns
 
 
 def frames(studies: Sequence[Study], every: int) -> list[int]:
@@ -100,11 +112,6 @@ def frames(studies: Sequence[Study], every: int) -> list[int]:
         raise InputError(f"studies must have equally many steps, at least one, but have {sorted(lengths)}.")
     last = lengths.pop() - 1
     return [*range(0, last, every), last]
-
-
-def _at(study: Study, step: int) -> Acquired:
-    positions = _measured(study, step)
-    return Acquired(study.name, positions, study.fit(positions))
 
 
 def _measured(study: Study, step: int) -> Positions:
