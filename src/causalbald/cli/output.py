@@ -33,7 +33,7 @@ def print_records(records: Sequence[Mapping[str, Any]], *, as_json: bool, title:
     if not sys.stdout.isatty():
         writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(records)
+        writer.writerows([{k: _digits(v) for k, v in record.items()} for record in records])
         return
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
@@ -71,6 +71,11 @@ def save_figure(figure: Figure, output: Path) -> None:
     with house_style():
         figure.savefig(output, dpi=160, metadata={"Date": None} if kind == "svg" else None)
     stderr.print(f"Picture: {escape(str(output.resolve()))}", soft_wrap=True)
+
+
+def _digits(value: Any) -> Any:
+    """Return a float with six digits, which is as a rule more than it knows."""
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _cell(value: Any) -> str:
