@@ -46,7 +46,7 @@ def synthetic(seed: int, acquisition: str) -> list[dict[str, object]]:
     b = datasets.load("synthetic", seed)
     assert b.test.propensity is not None
     inside = (b.test.propensity >= 0.1) & (b.test.propensity <= 0.9)
-    table = TrialSpec("synthetic", acquisition, **SYNTHETIC, steps=30, seed=seed).run()  # type: ignore[arg-type]
+    table = TrialSpec("synthetic", acquisition, **SYNTHETIC, steps=30, seed=seed).run().table()  # type: ignore[arg-type]
     acquired = np.concatenate(table.attrs["acquired"])
     rows = []
     for labels in (50, 100, 160, 310):
