@@ -27,8 +27,9 @@ PLAN = Plan(
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
+        patch.setenv("RAY_worker_niceness", "0")  # by default workers wait for everything else on the machine
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
         yield
         ray.shutdown()

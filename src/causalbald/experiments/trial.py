@@ -134,6 +134,7 @@ def run_trial(
     return state.table()
 
 
+@one_thread()
 def fit_propensity(pool: Split, seed: int) -> Array:
     """Return estimated P(treated | x) of the pool, (N,), each unit's from a model that has not seen its arm."""
     model = PropensityModel(random_state=seed) if pool.x.ndim == 2 else PropensityNetwork(random_state=seed)
