@@ -252,6 +252,7 @@ def test_status_says_what_is_left(whole: Store) -> None:
             "failed": 0,
             "started": 0,
             "left": 2,
+            "core_hours": 0.0,
             "minutes_left": pytest.approx(found.rows[0]["minutes_left"]),
         }
     ]

@@ -120,12 +120,20 @@ def _changed(plan: Plan, acquisition: Names, seeds: str | None, settings: dict[s
 
 
 @app.command(epilog="Example: causalbald status runs/quick")
-def status(folder: Folder, workers: Annotated[int, typer.Option(min=1)] = 2, as_json: Json = False) -> None:
-    """Show what of a run is done, has failed or is left, and about how long that will take."""
+def status(
+    folder: Folder,
+    workers: Annotated[int, typer.Option(help="For the time left.", min=1)] = 2,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what of a run is done, has failed or is left, core-hours spent, and about how long the rest will take."""
     from causalbald.experiments.status import status_of
 
     found = status_of(folder, workers)
-    print_records(found.rows, as_json=as_json)
+    if markdown:
+        sys.stdout.write(_markdown(found.rows))
+    else:
+        print_records(found.rows, as_json=as_json)
     for spec, error in found.failed:
         stderr.print(f"[bold red]failed:[/] {escape(str(spec))}: {escape(error)}", soft_wrap=True)
     if not as_json and found.hours_left is not None:
@@ -167,9 +175,13 @@ def table(
     if as_csv:
         sys.stdout.write(rows.to_csv(index=False, float_format="%.5g"))
     elif markdown:
-        sys.stdout.write(_markdown(rows))
+        sys.stdout.write(_markdown(_records(rows)))
     else:
-        print_records([{str(k): v for k, v in row.items()} for row in rows.to_dict("records")], as_json=as_json)
+        print_records(_records(rows), as_json=as_json)
+
+
+def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): v for k, v in row.items()} for row in rows.to_dict("records")]
 
 
 def read_trials(folder: Path, chosen: dict[str, Names]) -> pd.DataFrame:
@@ -200,17 +212,13 @@ def _columns(rows: pd.DataFrame, names: str | None) -> pd.DataFrame:
     return rows[chosen]
 
 
-def _markdown(rows: pd.DataFrame) -> str:
+def _markdown(rows: list[dict[str, Any]]) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, float):
             return "" if value != value else f"{value:.3g}"
-        return str(value)
+        return "" if value is None else str(value)
 
-    lines = [
-        list(map(str, rows.columns)),
-        ["---"] * len(rows.columns),
-        *([cell(v) for v in r] for r in rows.to_numpy()),
-    ]
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *([cell(v) for v in row.values()] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

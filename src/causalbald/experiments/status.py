@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from causalbald.errors import InputError
 from causalbald.experiments.spec import TrialSpec
 from causalbald.experiments.store import Store
@@ -16,7 +18,9 @@ _Kind = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Status:
-    """A row per data set, model and track; the trials that failed; hours left, None if nothing tells."""
+    """A row per data set, model and track, with core-hours spent and minutes left; the trials that failed; and hours
+    left in all, None if nothing tells.
+    """
 
     rows: list[dict[str, Any]]
     failed: list[tuple[TrialSpec, str]]
@@ -43,27 +47,35 @@ def status_of(folder: str | Path, workers: int = 1) -> Status:
         fits = len(store.state(spec).rows)
         counts[kind]["failed" if spec.key in failed else "started" if fits else "left"] += 1
         fits_left[kind] += spec.steps + 1 - fits
-    rate = _seconds_per_fit(store)
+    rate, spent = _seconds(store)
     known = [rate.get(kind, rate.get(None)) for kind in fits_left]
     seconds = [None if r is None else r * fits / workers for r, fits in zip(known, fits_left.values(), strict=True)]
     per_kind = dict(zip(fits_left, seconds, strict=True))
     rows = [
-        {"dataset": d, "model": m, "track": t, **found, "minutes_left": _minutes(per_kind.get((d, m, t), 0.0))}
-        for (d, m, t), found in counts.items()
+        {
+            **dict(zip(("dataset", "model", "track"), kind, strict=True)),
+            **found,
+            "core_hours": round(spent.get(kind, 0.0) / 3600, 2),
+            "minutes_left": _minutes(per_kind.get(kind, 0.0)),
+        }
+        for kind, found in counts.items()
     ]
     hours = None if None in seconds else sum(s for s in seconds if s is not None) / 3600
     return Status(rows, list(failed.values()), hours)
 
 
-def _seconds_per_fit(store: Store) -> dict[_Kind | None, float]:
-    """Return mean seconds of a fit, with its scoring, per kind of trial, and under None over all."""
+def _seconds(store: Store) -> tuple[dict[_Kind | None, float], dict[_Kind, float]]:
+    """Return mean seconds of a fit with its scoring per kind of trial, under None over all; and total seconds."""
     try:
         table = store.table()
     except InputError:
-        return {}
+        return {}, {}
     seconds = table["seconds_fit"] + table["seconds_score"]
-    means = seconds.groupby([table["dataset"], table["model"], table["track"]]).mean()
-    return {None: float(seconds.mean()), **{kind: float(value) for kind, value in means.items()}}  # type: ignore[misc]
+    kinds: list[_Kind] = list(zip(table["dataset"], table["model"], table["track"], strict=True))
+    by_kind = seconds.groupby(pd.Series(kinds, index=seconds.index))
+    total = {kind: float(value) for kind, value in by_kind.sum().items()}
+    mean = {kind: float(value) for kind, value in by_kind.mean().items()}
+    return {None: float(seconds.mean()), **mean}, total  # type: ignore[dict-item, return-value]
 
 
 def _minutes(seconds: float | None) -> float | None:
