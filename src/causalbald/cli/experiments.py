@@ -175,7 +175,7 @@ def table(
     if as_csv:
         sys.stdout.write(rows.to_csv(index=False, float_format="%.5g"))
     elif markdown:
-        sys.stdout.write(_markdown(_records(rows)))
+        sys.stdout.write(_markdown([_with_interval(row) for row in _records(rows)]))
     else:
         print_records(_records(rows), as_json=as_json)
 
@@ -210,6 +210,15 @@ def _columns(rows: pd.DataFrame, names: str | None) -> pd.DataFrame:
         if name not in rows:
             raise InputError(f"no column {name!r}. There are: {', '.join(rows.columns)}.")
     return rows[chosen]
+
+
+def _with_interval(row: dict[str, Any]) -> dict[str, Any]:
+    """Write an interval into the cell of its estimate, which is easier to read."""
+    if not {"difference", "lower", "upper"} <= set(row):
+        return row
+    middle, lower, upper = row["difference"], row["lower"], row["upper"]
+    text = "" if middle != middle else f"{middle:.3g} [{lower:.3g}, {upper:.3g}]"
+    return {k: text if k == "difference" else v for k, v in row.items() if k not in ("lower", "upper")}
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
