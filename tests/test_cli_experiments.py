@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from causalbald._registry import PLUGINS_VARIABLE
 from causalbald.cli.app import app
 from causalbald.errors import CausalBaldError
 from tests.digits import write_stand_in
@@ -122,3 +123,16 @@ def test_data_sets_are_drawn(name: str, suffix: str, tmp_path: Path) -> None:
     picture = tmp_path / f"{name}.{suffix}"
     run("datasets", "show", name, "-o", str(picture), "--data-dir", str(tmp_path))
     assert picture.stat().st_size > 10_000
+
+
+def test_workers_know_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLUGINS_VARIABLE, "")
+    (tmp_path / "spec.toml").write_text(SPEC.replace('["random", "mu-rho-bald"]', '["by-position"]'))
+    (tmp_path / "plugin.py").write_text(
+        "import numpy as np\nfrom causalbald import acquisition\n\n\n"
+        '@acquisition.register("by-position")\n'
+        "def by_position(posterior, treatment):\n    return np.zeros(len(posterior))\n"
+    )
+    plugin, spec, out = (str(tmp_path / name) for name in ("plugin.py", "spec.toml", "out"))
+    _, said = run("--plugin", plugin, "run", spec, "--out", out, "--workers", "1")
+    assert "1 trials run, 0 failed" in said
