@@ -67,15 +67,19 @@ def run(
     if dry_run:
         print_records([{**s.names, "done": s not in left} for s in specs], as_json=False)
         return
-    with progress_bar("fitting") as progress:
-        outcome = run_all(
-            specs,
-            out,
-            workers=workers,
-            backend=backend,  # type: ignore[arg-type]
-            ray_address=ray_address,
-            progress=progress,
-        )
+    try:
+        with progress_bar("fitting") as progress:
+            outcome = run_all(
+                specs,
+                out,
+                workers=workers,
+                backend=backend,  # type: ignore[arg-type]
+                ray_address=ray_address,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        stderr.print("Stopped. Nothing is lost: the same command goes on after the last finished fit.")
+        raise typer.Exit(130) from None
     for failed, error in outcome.failed:
         stderr.print(f"[bold red]failed:[/] {escape(str(failed))}: {escape(error)}", soft_wrap=True)
     stderr.print(f"{outcome.finished} trials run, {len(outcome.failed)} failed. Read them: causalbald table {out}")
