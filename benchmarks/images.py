@@ -5,8 +5,8 @@
 FOLDER holds the four original MNIST files. `--schedule paper` is the original's (100 batches an epoch; patience 5
 for due, 20 for the ensemble); it takes long, once is enough. Rows are added to results/models/images.csv.
 
-With `--parts FOLDER` the ensemble's members are trained one after another, which gives the same networks as at once, and
-what each says of the test images is kept in FOLDER: started again, it goes on with the next member.
+With `--parts FOLDER` the ensemble's members are trained one after another, which gives the same networks as at once,
+and what each says of the test images is kept in FOLDER: started again, it goes on with the next member.
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ def one_by_one(
     parts.mkdir(parents=True, exist_ok=True)
     free = None if validation is None else Labelled(*validation)
     bought, held = model._prepare(Labelled(known.y, known.t, known.x), data.pool.x, free)
-    study = model._study(bought, held, model.members)
-    for m in range(model.members):
+    members = model.members or 0
+    study = model._study(bought, held, members)
+    for m in range(members):
         path = parts / f"member-{m}.npz"
         if not path.exists():
             started = perf_counter()
-            network, steps = model._train(study.of_member(m), model._streams("member", model.members).of_member(m))
+            network, steps = model._train(study.of_member(m), model._streams("member", members).of_member(m))
             seconds = perf_counter() - started
             model.network_, model.steps_ = network, steps
             mean = np.concatenate([model._moments(x)[0] for x in np.array_split(data.test.x, 200)], axis=1)[0]
             np.savez(path, effect=(mean[:, 1] - mean[:, 0]) * model.scaling_.y_scale, seconds=seconds, steps=steps)
             print(f"member {m}: {seconds:.0f} s, {steps} steps", flush=True)
-    found = [np.load(parts / f"member-{m}.npz") for m in range(model.members)]
+    found = [np.load(parts / f"member-{m}.npz") for m in range(members)]
     model.steps_ = [int(f["steps"][0]) for f in found]
     return float(sum(f["seconds"] for f in found)), np.mean([f["effect"] for f in found], axis=0)
 
