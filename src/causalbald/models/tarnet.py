@@ -72,8 +72,8 @@ class TarnetEnsemble(DeepEstimator):
             "negative_slope": 0.0,
             "batch_size": 64,
             "epoch_steps": 25,
-            "patience": 4,
-            "max_epochs": 20,
+            "patience": 10,
+            "max_epochs": 48,
         },
     }
 
