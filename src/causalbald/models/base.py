@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -79,9 +80,14 @@ class CateEstimator(BaseEstimator, ABC):
         free = None if validation is None else self._check_validation(validation, x.shape[1:])
         self._fitted = False
         self.n_features_in_, self._shape = x.shape[1], x.shape[1:]
-        self._fit(data, others, free)
+        with self._threads(x):
+            self._fit(data, others, free)
         self._fitted = True
         return self
+
+    def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
+        """Return what limits the threads of a fit; nothing, unless a model is slower with many."""
+        return nullcontext()
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_fitted", False)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -97,18 +97,8 @@ class DeepEstimator(CateEstimator):
             raise UnknownNameError(f"no preset {name!r} of {cls.__name__}: choose one of {', '.join(cls.presets)}.")
         return cls(**{**cls.presets[name], **options})
 
-    def fit(
-        self,
-        Y: ArrayLike,
-        T: ArrayLike,
-        *,
-        X: Any,
-        pool: Any = None,
-        validation: tuple[ArrayLike, ArrayLike, Any] | None = None,
-    ) -> Self:
-        """Learn both arms' expected outcomes, see :meth:`CateEstimator.fit`; on a CPU with few threads."""
-        with at_most(_IMAGE_THREADS if np.ndim(X) == 4 else 1):
-            return super().fit(Y, T, X=X, pool=pool, validation=validation)
+    def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
+        return at_most(_IMAGE_THREADS if x.ndim == 4 else 1)
 
     @property
     def _architecture(self) -> Architecture:
