@@ -19,6 +19,14 @@ class TrainingError(CausalBaldError, RuntimeError):
     """A model could not be trained on these labels; the message says what to change."""
 
 
+class StorageError(CausalBaldError, RuntimeError):
+    """A campaign could not be read or written; the message says where and what to do."""
+
+
+class CampaignExistsError(StorageError):
+    """There is a campaign already where one was to be created."""
+
+
 class CausalBaldWarning(UserWarning):
     """Base of this package's warnings."""
 

@@ -1,0 +1,24 @@
+"""What happened in a campaign, in order. Events are the record; all else is derived from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An event that is about to be recorded. The body must be plain JSON."""
+
+    kind: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A recorded event: its number (1, 2, … without gaps), when it was recorded (UTC, ISO 8601), and what happened."""
+
+    number: int
+    time: str
+    kind: str
+    body: dict[str, Any]
