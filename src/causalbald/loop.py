@@ -9,8 +9,14 @@ from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
 from causalbald._typing import Array, Positions
-from causalbald._validation import check_inputs, check_positions, check_probability, check_treatment
-from causalbald.errors import InputError
+from causalbald._validation import (
+    check_choice,
+    check_inputs,
+    check_positions,
+    check_probability,
+    check_treatment,
+    check_vector,
+)
 from causalbald.models.base import CateEstimator
 from causalbald.selection import select, select_greedy
 
@@ -57,6 +63,10 @@ def choose(
     pending: ArrayLike = (),
     propensity: ArrayLike | None = None,
     targets: acq.Targets | None = None,
+    cost: ArrayLike | None = None,
+    budget: float | None = None,
+    scores: ArrayLike | None = None,
+    shortlist: int = 4096,
 ) -> Positions:
     """Choose the next ``size`` units of a pool to measure, given a fitted model.
 
@@ -79,6 +89,15 @@ def choose(
         Units chosen earlier whose outcome is still to come; greedy batches take them into account.
     propensity, targets
         For acquisition functions that ask for them.
+    cost : (N,), optional
+        Of measuring each unit: importance is then per cost.
+    budget : float, optional
+        What the batch may cost (a unit costs 1 without ``cost``); the batch is smaller if it does not suffice.
+    scores : (N,), optional
+        What :func:`score_pool` returned for this model, if it is known already.
+    shortlist : int
+        Greedy batches are chosen among so many units, or ten times ``size`` if that is more, since conditioning needs
+        covariances between units: half have the highest scores, half are drawn by softmax from the rest.
 
     Returns
     -------
@@ -90,23 +109,60 @@ def choose(
     arm = check_treatment(treatment, len(x))
     waiting = check_positions(pending, len(x), "pending")
     open_units = np.setdiff1d(check_positions(available, len(x), "available"), waiting)
-    closed = np.ones(len(x), dtype=bool)
-    closed[open_units] = False
+    price = None if cost is None else check_vector(cost, "cost", len(x))
+    check_choice(batch, "batch", ("softmax", "greedy"))
+
+    def importance() -> Array:
+        known = scores
+        if known is None:
+            known = score_pool(model, x, arm, function, propensity=propensity, targets=targets, rng=rng)
+        offered = np.full(len(x), -np.inf)
+        offered[open_units] = np.asarray(known)[open_units]
+        return offered if price is None else offered - np.log(price)
+
     if batch == "softmax":
-        scores = score_pool(model, x, arm, function, propensity=propensity, targets=targets, rng=rng)
         t = function.temperature if temperature is None else temperature
-        return select(np.where(closed, -np.inf, scores), size, temperature=t, rng=rng)
-    if batch != "greedy":
-        raise InputError(f"batch must be 'softmax' or 'greedy', got {batch!r}.")
-    return select_greedy(
-        model.posterior(x),
-        arm,
+        chosen = select(importance(), size, temperature=t, rng=rng)
+        return chosen[_affordable(chosen, price, budget)]
+    limit = max(shortlist, 10 * size)
+    rows = np.arange(len(x))  # scores with targets need all of them
+    if function.pointwise:
+        few = len(open_units) <= limit
+        looked_at = open_units if few else _shortlist(importance(), limit, function.temperature, rng)
+        rows = np.concatenate([looked_at, waiting])
+    chosen = select_greedy(
+        model.posterior(x[rows]),
+        arm[rows],
         function,
         size,
-        pending=waiting,
-        excluded=np.flatnonzero(closed),
-        propensity=propensity,
+        pending=np.flatnonzero(np.isin(rows, waiting)),
+        excluded=np.flatnonzero(~np.isin(rows, open_units)),
+        propensity=None if propensity is None else check_probability(propensity, len(x))[rows],
         targets=targets,
+        cost=None if price is None else price[rows],
+        budget=budget,
         temperature=temperature or 0.0,
         rng=rng,
     )
+    return rows[chosen]
+
+
+def _shortlist(scores: Array, limit: int, temperature: float, rng: np.random.Generator) -> Positions:
+    """Return positions of units worth a closer look, sorted."""
+    best = select(scores, limit // 2, temperature=0.0, rng=rng)
+    rest = scores.copy()
+    rest[best] = -np.inf
+    return np.sort(np.concatenate([best, select(rest, limit - len(best), temperature=temperature, rng=rng)]))
+
+
+def _affordable(chosen: Positions, price: Array | None, budget: float | None) -> Positions:
+    """Return which of the chosen can be paid, first come first served."""
+    if budget is None:
+        return np.arange(len(chosen))
+    kept, left = [], budget
+    for k, unit in enumerate(chosen):
+        cost = 1.0 if price is None else float(price[unit])
+        if cost <= left:
+            kept.append(k)
+            left -= cost
+    return np.asarray(kept, dtype=np.intp)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
-from causalbald._typing import Positions
-from causalbald._validation import check_int, check_positions, check_treatment
+from causalbald._typing import Array, Positions
+from causalbald._validation import check_int, check_positions, check_treatment, check_vector
 from causalbald.errors import InputError
 from causalbald.posterior import Posterior
 
@@ -57,6 +57,8 @@ def select_greedy(
     excluded: Iterable[int] = (),
     propensity: ArrayLike | None = None,
     targets: acq.Targets | None = None,
+    cost: ArrayLike | None = None,
+    budget: float | None = None,
     temperature: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> Positions:
@@ -75,6 +77,10 @@ def select_greedy(
         Units that must not be chosen, for example because they are measured already.
     propensity, targets
         As for :func:`causalbald.acquisition.score`.
+    cost : (N,), optional
+        Of measuring each unit: importance is then per cost.
+    budget : float, optional
+        Stop when no unit can be paid from what is left; with fewer than ``size`` units if need be.
     temperature : float
         0 takes the best unit at each pick; above 0, each pick is drawn by softmax.
     rng : numpy.random.Generator, optional
@@ -100,13 +106,24 @@ def select_greedy(
     posterior.warn_if_mostly_local()
     for position in waiting:
         posterior = posterior.condition(int(position), int(arm[position]))
+    price, left = _price(cost, len(posterior)), np.inf if budget is None else budget
     chosen: list[int] = []
-    while len(chosen) < size:
+    while len(chosen) < size and not (closed := closed | (price > left)).all():
         scores = function(posterior, arm, propensity=propensity, targets=targets, rng=rng)
-        scores = np.where(closed, -np.inf, scores)
+        scores = np.where(closed, -np.inf, scores if cost is None else scores - np.log(price))
         pick = int(select(scores, 1, temperature=temperature, rng=ties)[0])
         chosen.append(pick)
         closed[pick] = True
+        left -= price[pick]
         if len(chosen) < size:
             posterior = posterior.condition(pick, int(arm[pick]))
     return np.asarray(chosen, dtype=np.intp)
+
+
+def _price(cost: ArrayLike | None, units: int) -> Array:
+    if cost is None:
+        return np.ones(units)
+    price = check_vector(cost, "cost", units)
+    if (price <= 0).any():
+        raise InputError("cost must be above 0 for every unit.")
+    return price
