@@ -8,10 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Draft:
-    """An event that is about to be recorded. The body must be plain JSON."""
+    """An event that is about to be recorded, now unless ``time`` says when it was. The body must be plain JSON."""
 
     kind: str
     body: dict[str, Any]
+    time: str | None = None
 
 
 @dataclass(frozen=True)

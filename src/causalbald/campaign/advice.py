@@ -1,0 +1,111 @@
+"""Should one go on? What the next batch would teach, what is settled, and what has changed. Advice, never a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalbald._threads import one_thread
+from causalbald._typing import Positions
+from causalbald.campaign.asking import propose
+from causalbald.campaign.belief import Belief, lacking_arm
+from causalbald.campaign.pool import Pool
+from causalbald.campaign.settings import Settings
+from causalbald.campaign.state import State
+
+# Below these, another batch is unlikely to change what is done.
+_LITTLE_GAIN = 0.02
+_LITTLE_DRIFT = 0.02
+_MOSTLY_SETTLED = 0.9
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What speaks for going on and what for stopping.
+
+    ``expected_error`` is the root mean square, over people, of the belief's spread about their effects: the error one
+    has to expect if the model is right. ``after_pending`` is what it will be once pending outcomes are told, and
+    ``after_next`` once the next batch is, too; both are known before any outcome is. ``drift`` is the share of people
+    whose recommendation has changed since the last batch was asked for. None means that it cannot be said yet.
+    """
+
+    verdict: str
+    reasons: tuple[str, ...]
+    expected_error: float | None = None
+    after_pending: float | None = None
+    after_next: float | None = None
+    settled: float | None = None
+    drift: float | None = None
+    left: float | None = None
+
+
+def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Callable[[], Belief]) -> Advice:
+    """Return advice on asking for ``size`` more measurements."""
+    left = None if settings.budget is None else settings.budget - state.spent
+    available = len(pool) - len(state.closed)
+    if lacking_arm(state, pool) is not None:
+        return Advice("go on", ("there are too few outcomes yet for a model.",), left=left)
+    known = belief()
+    now = known.summary()
+    size = min(size, available)
+    error, after_pending, after_next = _errors(known, state, size)
+    drift = _drift(state, str(now["policy"]))
+    settled = float(str(now["settled"]))
+    gain = 1 - after_next / after_pending if after_pending > 0 else 0.0
+    reasons = [
+        f"{size} more measurements are expected to cut the error of effects from {after_pending:.3g} to "
+        f"{after_next:.3g} ({gain:.0%}).",
+        f"for {settled:.0%} of people it is settled at 95 % whether the treatment is worthwhile.",
+    ]
+    if drift is not None:
+        reasons.append(f"the recommendation has changed for {drift:.0%} of people since the last batch.")
+    if left is not None:
+        reasons.append(f"{left:g} of the budget of {settings.budget:g} is left.")
+    verdict = _verdict(gain, settled, drift, left, available)
+    return Advice(verdict, tuple(reasons), error, after_pending, after_next, settled, drift, left)
+
+
+def _verdict(gain: float, settled: float, drift: float | None, left: float | None, available: int) -> str:
+    if available == 0 or (left is not None and left <= 0):
+        return "stop: nobody is left to measure" if available == 0 else "stop: the budget is spent"
+    if settled >= _MOSTLY_SETTLED and drift is not None and drift <= _LITTLE_DRIFT:
+        return "consider stopping: what to do is settled for nearly everyone, and no longer changes"
+    if gain <= _LITTLE_GAIN and drift is not None and drift <= _LITTLE_DRIFT:
+        return "consider stopping: more measurements would teach little, and the recommendation no longer changes"
+    return "go on"
+
+
+@one_thread()
+def _errors(belief: Belief, state: State, size: int) -> tuple[float, float, float]:
+    """Return the expected error now, after pending outcomes, and after the next batch, over the sample of the pool."""
+    pool, settings = belief.pool, belief.settings
+    pending = np.sort(pool.units.positions(state.pending))
+    batch = propose(state, pool, settings, size, None, lambda: belief) if size else None
+    chosen = pool.units.positions([u["id"] for u in batch.units]) if batch else np.empty(0, dtype=np.intp)
+    rows = np.unique(np.concatenate([belief.sample, pending, chosen]))
+    posterior = belief.model.posterior(pool.x[rows])
+    here = np.isin(rows, belief.sample)
+
+    def error() -> float:
+        return float(np.sqrt(posterior.effect_variance[here].mean()))
+
+    errors = [error()]
+    for group in (pending, chosen):
+        for position in _places(rows, group):
+            posterior = posterior.condition(int(position), int(pool.arm[rows[position]]))
+        errors.append(error())
+    return errors[0], errors[1], errors[2]
+
+
+def _places(rows: Positions, wanted: Positions) -> Positions:
+    return np.searchsorted(rows, wanted)
+
+
+def _drift(state: State, policy: str) -> float | None:
+    """Return the share of the sample whose recommendation differs from that at the last batch with a model."""
+    earlier = [r["belief"] for r in state.rounds if r.get("belief")]
+    if not earlier or len(earlier[-1]["policy"]) != len(policy):
+        return None
+    return float(np.mean([a != b for a, b in zip(earlier[-1]["policy"], policy, strict=True)]))

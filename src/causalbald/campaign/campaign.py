@@ -1,0 +1,423 @@
+"""The campaign: the only stateful object. Everything it knows is in its storage before a call returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from causalbald import __version__
+from causalbald._validation import check_int, check_number
+from causalbald.campaign import exchange
+from causalbald.campaign.columns import Column
+from causalbald.campaign.events import Draft, Event
+from causalbald.campaign.pool import Pool, pool_parts
+from causalbald.campaign.settings import Better, OutcomeType, Settings, Value
+from causalbald.campaign.state import State
+from causalbald.campaign.storage import open_storage
+from causalbald.campaign.storage.base import Storage
+from causalbald.campaign.tables import as_frame, read_table
+from causalbald.campaign.telling import Told, outcomes_of, units_of, withdrawable
+from causalbald.errors import InputError
+
+if TYPE_CHECKING:
+    from causalbald.campaign.advice import Advice
+    from causalbald.campaign.belief import Average, Belief
+    from causalbald.campaign.conclusions import Policy
+    from causalbald.campaign.setup import Preparation
+
+Place = str | os.PathLike[str] | Storage
+
+
+class Campaign:
+    """A study in progress: ask whom to measure, tell what was measured, and see what can be concluded.
+
+    Opens what :meth:`create` has made. Several processes may use one campaign at the same time.
+
+    Parameters
+    ----------
+    where : path, URL or Storage
+        A file, or ``postgresql://user@host/database#name``.
+    """
+
+    def __init__(self, where: Place) -> None:
+        self.storage = where if isinstance(where, Storage) else open_storage(where)
+        self._backend: Any = None
+        self._state = State()
+        self._belief: tuple[int, Belief] | None = None
+        self._refresh()
+
+    @classmethod
+    def create(
+        cls,
+        where: Place,
+        pool: Any,
+        *,
+        id: str,
+        treatment: str,
+        outcome: str,
+        control: Value | None = None,
+        better: Better = "higher",
+        worthwhile: float = 0.0,
+        covariates: Sequence[str] | Mapping[str, str] | None = None,
+        exclude: Collection[str] = (),
+        cost: str | None = None,
+        budget: float | None = None,
+        protected: Sequence[str] = (),
+        outcome_type: OutcomeType = "auto",
+        model: str = "auto",
+        acquisition: str = "mu-rho-bald",
+        audit: float = 0.0,
+        seed: int = 0,
+    ) -> Self:
+        """Create a campaign from a table of everyone who might be measured.
+
+        Parameters
+        ----------
+        where : path, URL or Storage
+            A new file, or ``postgresql://user@host/database#name``.
+        pool : DataFrame, Arrow table, or path to a CSV, Parquet or Excel file
+            A row per person: id, treatment, and what was known before the treatment. Outcomes that it has already
+            are taken over.
+        id, treatment, outcome : str
+            Columns. The treatment has any two values; the outcome's column need not exist yet.
+        control : optional
+            Which value of the treatment is the control; found by itself for 0/1, no/yes and false/true.
+        better : "higher" or "lower"
+            Whether a higher outcome is better.
+        worthwhile : float
+            How much better the outcome must be for the treatment to be worth it, in the outcome's own unit.
+        covariates : list, or mapping to "numeric" or "categorical", optional
+            All other columns by default. A mapping overrides the kind of the columns it names and keeps the others.
+        exclude : collection of str
+            Columns to leave out.
+        cost : str, optional
+            Column with the cost of measuring each person, above 0; information is then bought per cost.
+        budget : float, optional
+            What may be spent in all: in the unit of ``cost``, or measurements.
+        protected : list of str
+            Columns whose groups must not be overlooked: the report shows who was measured.
+        outcome_type : "auto", "continuous" or "binary"
+        model, acquisition : str
+            By name; ``auto`` is the exact Gaussian process.
+        audit : float
+            Share of each batch that is drawn at random, for honest checks.
+        seed : int
+            Same history and seed, same next batch.
+        """
+        from causalbald.campaign.setup import prepare
+
+        options = {k: v for k, v in locals().items() if k not in ("cls", "where", "pool", "prepare")}
+        return cls.start(where, prepare(pool, **options))
+
+    @classmethod
+    def start(cls, where: Place, prepared: Preparation) -> Self:
+        """Create a campaign that was prepared, and perhaps looked at, before."""
+        storage = where if isinstance(where, Storage) else open_storage(where)
+        body = {
+            "settings": prepared.settings.as_json(),
+            "columns": [c.as_json() for c in prepared.columns],
+            "rows": len(prepared),
+            "questions": prepared.questions,
+            "versions": _versions(),
+        }
+        drafts = [Draft("created", body)]
+        if prepared.outcomes:
+            drafts.append(Draft("told", {"outcomes": prepared.outcomes, "source": "pool"}))
+        storage.create(pool_parts(prepared.units.text, prepared.arm, prepared.propensity, prepared.table), drafts)
+        campaign = cls(storage)
+        campaign._backend = prepared.backend
+        return campaign
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        s = self._state
+        return f"Campaign(units={len(self.pool)}, measured={len(s.outcomes)}, pending={len(s.pending)})"
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        self.storage.close()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the campaign is about."""
+        return Settings.from_json(self._state.created["settings"])
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """The covariates and how they are encoded."""
+        return [Column.from_json(c) for c in self._state.created["columns"]]
+
+    @cached_property
+    def pool(self) -> Pool:
+        """Everyone who might be measured."""
+        return Pool(self.storage, self.settings, self.columns, self._state.created["rows"])
+
+    @property
+    def state(self) -> State:
+        """Where the campaign stands now, also after what other processes have recorded."""
+        self._refresh()
+        return self._state
+
+    def ask(self, n: int | None = None, *, budget: float | None = None, dry_run: bool = False) -> Any:
+        """Choose whom to measure next, record it, and return a frame with a row per person, most important first.
+
+        Parameters
+        ----------
+        n : int, optional
+            How many people at most; by default 10, or as many as ``budget`` pays.
+        budget : float, optional
+            What the batch may cost. The campaign's own budget is a limit in any case.
+        dry_run : bool
+            Choose, but record nothing.
+
+        Returns
+        -------
+        frame
+            Id, ``rank, round, <treatment>, by`` (score, spread or audit), ``why, score, effect, lower, upper,
+            propensity, outside_support``, ``probability`` of having been drawn for audits, ``cost`` if there is one.
+            Score, effect and interval are missing before a model can be fitted. Intervals hold the person's expected
+            effect with 95 % probability, given the model.
+        """
+        from causalbald.campaign.asking import propose
+
+        size = check_int(10 if n is None else n, "n", low=1)
+        while True:
+            state = self.state
+            size_now, budget_now = self._limits(state, size, budget, explicit=n is not None)
+            proposal = propose(state, self.pool, self.settings, size_now, budget_now, self._current_belief)
+            if not proposal.units:
+                raise InputError("nobody who is left can be paid from this budget: raise it or stop here.")
+            body = {"round": len(state.rounds) + 1, "seen": state.number, "units": proposal.units}
+            body |= {"belief": proposal.belief, "versions": _versions()}
+            if dry_run:
+                return self._frame(self._batch_table([body]))
+            if self._record("asked", body, [u["id"] for u in proposal.units]):
+                return self._frame(self._batch_table([self._state.rounds[-1]]))
+
+    def _limits(self, state: State, size: int, budget: float | None, *, explicit: bool) -> tuple[int, float | None]:
+        """Return how many units and how much money this batch may take."""
+        limits = [] if budget is None else [check_number(budget, "budget", above=0.0)]
+        if self.settings.budget is not None:
+            left = self.settings.budget - state.spent
+            if left <= 0:
+                raise InputError(f"the budget of {self.settings.budget:g} is spent: nobody else can be asked for.")
+            limits.append(left)
+        open_units = len(self.pool) - len(state.closed)
+        if limits and not explicit:
+            cheapest = 1.0 if self.pool.cost is None else float(self.pool.cost.min())
+            size = int(min(limits) / cheapest) if budget is not None else size
+            size = min(size, open_units)
+        return size, min(limits) if limits else None
+
+    def _record(self, kind: str, body: dict[str, Any], units: Sequence[str]) -> bool:
+        """Record a batch unless other processes have asked for, or measured, one of its units meanwhile."""
+
+        def decide(new: list[Event]) -> list[Draft]:
+            state = self._state.apply(new)
+            if state.closed.intersection(units):
+                return []
+            return [Draft(kind, body | {"round": len(state.rounds) + 1})]
+
+        before = len(self._state.rounds)
+        added = self.storage.append(self._state.number, decide)
+        self._state.apply(e for e in added if e.number > self._state.number)
+        return len(self._state.rounds) > before and self._state.rounds[-1]["units"] == body["units"]
+
+    def pending(self) -> Any:
+        """Return the units asked for whose outcome is still to come, as :meth:`ask` returned them."""
+        state = self.state
+        rounds = [
+            r | {"units": [u for u in r["units"] if state.pending.get(u["id"]) == r["round"]]} for r in state.rounds
+        ]
+        return self._frame(self._batch_table(rounds))
+
+    def tell(self, outcomes: Any, *, overwrite: bool = False) -> Told:
+        """Record measured outcomes, all or nothing. Never fits a model.
+
+        Parameters
+        ----------
+        outcomes : DataFrame, mapping, or path to a CSV, Parquet or Excel file
+            With the id and the outcome; further columns are ignored, and so are rows without an outcome. Any subset of
+            the pool, in any order, asked for or not. A mapping goes from id to outcome.
+        overwrite : bool
+            Permit other values than those told before; the history keeps both.
+
+        Returns
+        -------
+        Told
+            How many outcomes were new, known already, corrected, and left empty.
+        """
+        read = outcomes_of(outcomes, self.settings, self.pool.units)
+        told: list[Told] = []
+
+        def decide(new: list[Event]) -> list[Draft]:
+            state = self._state.apply(new)
+            result, changed = read.against(state, self.settings, overwrite=overwrite)
+            told.append(result)
+            if not changed:
+                return []
+            before = {unit: state.outcomes[unit] for unit in changed if unit in state.outcomes}
+            return [Draft("told", {"outcomes": changed, "source": "told"} | ({"before": before} if before else {}))]
+
+        self._append(decide)
+        return told[0]
+
+    def withdraw(self, units: Any, *, reason: str) -> int:
+        """Record that units must never be asked for, or not any more; return how many are new to that.
+
+        An outcome that is known already stays in use.
+        """
+        return self._mark("withdrawn", units, reason)
+
+    def fail(self, units: Any, *, reason: str = "") -> int:
+        """Record that pending units could not be measured; they may be asked for again. Return how many."""
+        return self._mark("failed", units, reason)
+
+    def _mark(self, kind: str, units: Any, reason: str) -> int:
+        if not isinstance(reason, str) or (kind == "withdrawn" and not reason.strip()):
+            raise InputError("a withdrawal needs a reason, for the record: reason='moved away' (--reason).")
+        ids = units_of(units, self.settings, self.pool.units)
+        marked: list[str] = []
+
+        def decide(new: list[Event]) -> list[Draft]:
+            state = self._state.apply(new)
+            marked[:] = withdrawable(kind, ids, state)
+            return [Draft(kind, {"units": marked, "reason": reason})] if marked else []
+
+        self._append(decide)
+        return len(marked)
+
+    def score(self, units: Any = None) -> Any:
+        """Return how important it would be to measure units now (all that can be measured by default), best first."""
+        from causalbald.campaign import conclusions
+
+        state = self.state
+        ids = None if units is None else units_of(units, self.settings, self.pool.units)
+        return self._frame(conclusions.scores(self._current_belief(), state, ids), units)
+
+    def effects(self, units: Any = None, *, alpha: float = 0.05) -> Any:
+        """Return each unit's expected effect (treated minus control), in the outcome's own unit, with an interval.
+
+        The interval holds the unit's *expected* effect with probability 1 - alpha, given the model, each by itself;
+        how an individual outcome scatters around its expectation is not part of it.
+        """
+        from causalbald.campaign import conclusions
+
+        self._refresh()
+        ids = None if units is None else units_of(units, self.settings, self.pool.units)
+        return self._frame(conclusions.effects(self._current_belief(), ids, alpha), units)
+
+    def ate(self, *, alpha: float = 0.05) -> Average:
+        """Return the average effect over the pool, with an interval from the joint belief about everyone."""
+        from causalbald.campaign import conclusions
+
+        self._refresh()
+        return conclusions.average(self._current_belief(), alpha)
+
+    def subgroups(self, by: str, *, alpha: float = 0.05) -> Any:
+        """Return the average effect of each group of a column; numbers are cut into fifths."""
+        from causalbald.campaign import conclusions
+
+        self._refresh()
+        return self._frame(conclusions.subgroups(self._current_belief(), by, alpha))
+
+    def policy(self, *, alpha: float = 0.05) -> Policy:
+        """Return whom to treat, given ``better`` and ``worthwhile``, what that gains, and how sure it is."""
+        from causalbald.campaign import conclusions
+
+        self._refresh()
+        found = conclusions.policy(self._current_belief(), alpha)
+        return found.as_frame(self._frame)
+
+    def predict(self, table: Any, *, alpha: float = 0.05) -> Any:
+        """Return the expected effects of people in another table, with this campaign's covariates.
+
+        Columns are those of the table's own id, if it has the campaign's id column, and those of :meth:`effects`.
+        """
+        from causalbald.campaign import conclusions
+
+        self._refresh()
+        found = read_table(table, text=[self.settings.id])
+        return as_frame(conclusions.predict(self._current_belief(), found, self.columns, alpha), found.backend)
+
+    def advice(self, n: int = 10) -> Advice:
+        """Say whether to go on: what the next ``n`` measurements would teach, what is settled, what has changed."""
+        from causalbald.campaign.advice import advise
+
+        return advise(self.state, self.pool, self.settings, check_int(n, "n", low=1), self._current_belief)
+
+    def status(self) -> dict[str, Any]:
+        """Return counts by state and arm, rounds, and money; needs no model."""
+        from causalbald.campaign.conclusions import status
+
+        return status(self.state, self.pool, self.settings)
+
+    def history(self) -> Any:
+        """Return all events, a row per unit: number, time, what, id, value, detail."""
+        return self._frame(exchange.history(self.storage.events(), self.pool.units))
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write everything, pool and events, as JSON Lines; :meth:`from_export` reads it into any storage."""
+        exchange.write(self.storage, self._state.created["rows"], Path(path))
+
+    @classmethod
+    def from_export(cls, where: Place, path: str | os.PathLike[str]) -> Self:
+        """Create a campaign from what :meth:`export` wrote, with the same history and so the same next batch."""
+        storage = where if isinstance(where, Storage) else open_storage(where)
+        exchange.read(storage, Path(path))
+        return cls(storage)
+
+    def _refresh(self) -> None:
+        self._state.apply(self.storage.events(after=self._state.number))
+
+    def _append(self, decide: Any) -> None:
+        added = self.storage.append(self._state.number, decide)
+        self._state.apply(e for e in added if e.number > self._state.number)
+
+    def _current_belief(self) -> Belief:
+        """Return the belief given all outcomes, fitted anew only if an outcome has changed."""
+        from causalbald.campaign.belief import Belief
+
+        if self._belief is None or self._belief[0] != self._state.told:
+            self._belief = (self._state.told, Belief.after(self._state, self.pool, self.settings))
+        return self._belief[1]
+
+    def _frame(self, table: pa.Table, like: Any = None) -> Any:
+        backend = self._backend
+        if like is not None and hasattr(like, "columns"):
+            backend = read_table(like).backend
+        return as_frame(table, backend)
+
+    def _batch_table(self, rounds: Iterable[Mapping[str, Any]]) -> pa.Table:
+        rows = [unit | {"round": r["round"]} for r in rounds for unit in r["units"]]
+        arms = self.settings.arms
+        columns: dict[str, Any] = {
+            self.settings.id: self.pool.units.column(row["id"] for row in rows),
+            "rank": pa.array([row["rank"] for row in rows], pa.int64()),
+            "round": pa.array([row["round"] for row in rows], pa.int64()),
+            self.settings.treatment: pa.array([arms[row["arm"]] for row in rows], pa.array(list(arms)).type),
+            "by": pa.array([row["by"] for row in rows], pa.string()),
+            "why": pa.array([row["why"] for row in rows], pa.string()),
+        }
+        for name in ("score", "effect", "lower", "upper", "propensity", "probability"):
+            columns[name] = pa.array([row.get(name) for row in rows], pa.float64())
+        columns["outside_support"] = pa.array([row["outside_support"] for row in rows], pa.bool_())
+        if self.settings.cost is not None:
+            columns[self.settings.cost] = pa.array([row["cost"] for row in rows], pa.float64())
+        return pa.table(columns)
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {"causalbald": __version__} | {name: version(name) for name in ("numpy", "scikit-learn", "scipy", "torch")}

@@ -1,0 +1,233 @@
+"""Which columns of a table are covariates, of which kind, and how they become numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causalbald._typing import Array
+from causalbald.campaign.tables import column as get_column
+from causalbald.errors import InputError
+
+Kind = Literal["numeric", "categorical"]
+MISSING = "(missing)"
+OTHER = "(other)"
+_MAX_LEVELS = 30
+_RARE = 5  # a category with fewer units than this is pooled with the other rare ones, if there are many
+_MOSTLY = 0.8
+_DATE = re.compile(r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$")
+_LOOK_AT = 2000
+
+
+@dataclass(frozen=True)
+class Column:
+    """A covariate and how it is encoded; all of it is known from the pool, none of it from outcomes.
+
+    A number that is missing becomes ``fill``, the median, with a column that says so where the pool has missing ones.
+    A category becomes a column of its own, except for the most frequent one. Categories that the pool does not have,
+    or that are rare, share a column; if the pool has none of these, they count as the most frequent one.
+    """
+
+    name: str
+    kind: Kind
+    fill: float = 0.0
+    indicator: bool = False
+    levels: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the columns that this covariate becomes."""
+        if self.kind == "numeric":
+            return [self.name] + [f"{self.name} {MISSING}"] * self.indicator
+        return [f"{self.name} = {level}" for level in self.levels[1:]]
+
+    def encode(self, values: pa.ChunkedArray) -> Array:
+        """Return (N, features) numbers."""
+        if self.kind == "numeric":
+            number = to_numbers(values, self.name)
+            missing = np.isnan(number)
+            filled = np.where(missing, self.fill, number)
+            return np.column_stack([filled, missing]) if self.indicator else filled[:, None]
+        known = pa.array(self.levels[1:], pa.string())
+        text = as_text(values)
+        code = pc.fill_null(pc.index_in(text, value_set=known), -1).to_numpy().astype(np.intp)
+        if OTHER in self.levels[1:]:
+            seen = pc.is_in(text, value_set=pa.array(self.levels, pa.string())).to_numpy(zero_copy_only=False)
+            code[~np.asarray(seen, dtype=bool)] = self.levels[1:].index(OTHER)
+        encoded: Array = (code[:, None] == np.arange(len(known))).astype(np.float64)
+        return encoded
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what :meth:`from_json` needs."""
+        return asdict(self) | {"levels": list(self.levels)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Column:
+        """Return the column that was stored."""
+        return cls(**{**found, "levels": tuple(found["levels"])})
+
+
+@dataclass(frozen=True)
+class Described:
+    """A column of the user's table, and what becomes of it."""
+
+    column: str
+    use: str
+    missing: int
+    note: str = ""
+
+
+def find_columns(
+    table: pa.Table, names: Sequence[str], kinds: Mapping[str, str]
+) -> tuple[list[Column], list[Described]]:
+    """Return the covariates among ``names`` and a description of each; ``kinds`` overrides what the data suggest.
+
+    Raises InputError that names all columns that cannot be used, with the remedy.
+    """
+    for name, kind in kinds.items():
+        if kind not in get_args(Kind):
+            raise InputError(f"covariate {name!r} must be 'numeric' or 'categorical', got {kind!r}.")
+    columns, described, refused = [], [], []
+    for name in names:
+        values = get_column(table, name, "covariate")
+        kind, note = _kind(values) if name not in kinds else (kinds[name], "as you said")
+        missing = int(values.null_count) + _count_nan(values)
+        if kind == "refused":
+            refused.append(f"{name!r} ({note})")
+        elif kind == "dropped":
+            described.append(Described(name, "left out", missing, note))
+        else:
+            found = _numeric(name, values, missing) if kind == "numeric" else _categorical(name, values)
+            columns.append(found)
+            described.append(Described(name, str(kind), missing, _more(found, note)))
+    if refused:
+        raise InputError(
+            f"these columns cannot be used as covariates: {', '.join(refused)}. Leave them out with exclude= "
+            "(--exclude), or turn them into numbers or a few categories first."
+        )
+    if not columns:
+        raise InputError("no column is left as a covariate: the table must say something about who people are.")
+    return columns, described
+
+
+def encode(columns: Iterable[Column], table: pa.Table) -> Array:
+    """Return the covariates of a table as numbers, (N, D)."""
+    return np.column_stack([c.encode(get_column(table, c.name, "covariate")) for c in columns])
+
+
+def feature_names(columns: Iterable[Column]) -> list[str]:
+    """Return the names of the columns of :func:`encode`."""
+    return [feature for c in columns for feature in c.features]
+
+
+def to_numbers(values: pa.ChunkedArray, name: str) -> Array:
+    """Return a column as floats, missing ones as NaN."""
+    try:
+        number = np.array(pc.cast(values, pa.float64()).to_numpy(), dtype=np.float64)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        example = _first_not_a_number(values)
+        raise InputError(
+            f"column {name!r} must hold numbers, but row {example[0]} has {example[1]!r}: correct it or leave it empty."
+        ) from None
+    if np.isinf(number).any():
+        row = int(np.flatnonzero(np.isinf(number))[0]) + 1
+        raise InputError(f"column {name!r} has an infinite value in row {row}: correct it or leave it empty.")
+    return number
+
+
+def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as text; whole numbers without a decimal point, missing ones as their own category."""
+    if pa.types.is_floating(values.type):
+        number = np.array(pc.cast(values, pa.float64()).to_numpy())
+        known = number[~np.isnan(number)]
+        if (known == np.round(known)).all():
+            values = pa.chunked_array([pa.array(number, pa.int64(), mask=np.isnan(number), safe=False)])
+    return pc.fill_null(pc.cast(values, pa.string()), MISSING)
+
+
+def _kind(values: pa.ChunkedArray) -> tuple[str, str]:
+    """Return numeric, categorical, dropped or refused, and why."""
+    known = values.drop_null()
+    if len(known) == 0:
+        return "dropped", "all values are missing"
+    kind = values.type
+    numeric = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    if any(is_kind(kind) for is_kind in numeric):
+        distinct = len(pc.unique(known))
+        constant = distinct == 1 and values.null_count == 0
+        return ("dropped", "constant") if constant else ("numeric", "")
+    if pa.types.is_temporal(kind):
+        return "refused", "dates: use an age or a number of days instead"
+    if pa.types.is_null(kind):
+        return "dropped", "all values are missing"
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        return "refused", f"a {kind} is neither a number nor a category"
+    return _kind_of_text(known, constant_possible=values.null_count == 0)
+
+
+def _kind_of_text(known: pa.ChunkedArray, *, constant_possible: bool) -> tuple[str, str]:
+    distinct = len(pc.unique(known))
+    sample = [str(v) for v in known.slice(0, _LOOK_AT).to_pylist()]
+    if sum(_DATE.match(v) is not None for v in sample) > _MOSTLY * len(sample):
+        return "refused", "dates: use an age or a number of days instead"
+    numbers = [v for v in sample if _is_number(v)]
+    if len(numbers) > _MOSTLY * len(sample):
+        example = next((v for v in sample if not _is_number(v)), sample[0])
+        return "refused", f"text where numbers belong, for example {example!r}"
+    if distinct > max(_MAX_LEVELS, len(known) // 2):
+        return "refused", f"free text or names: {distinct} different values"
+    if distinct == 1 and constant_possible:
+        return "dropped", "constant"
+    return "categorical", ""
+
+
+def _numeric(name: str, values: pa.ChunkedArray, missing: int) -> Column:
+    number = to_numbers(values, name)
+    known = number[~np.isnan(number)]
+    fill = float(np.median(known)) if len(known) else 0.0
+    return Column(name, "numeric", fill=fill, indicator=missing > 0)
+
+
+def _categorical(name: str, values: pa.ChunkedArray) -> Column:
+    counts = pc.value_counts(as_text(values)).to_pylist()
+    ordered = sorted(counts, key=lambda c: (-c["counts"], c["values"]))
+    levels = [c["values"] for c in ordered]
+    if len(levels) > _MAX_LEVELS:
+        often = [c["values"] for c in ordered[: _MAX_LEVELS - 1] if c["counts"] >= _RARE]
+        levels = [*(often or levels[:1]), OTHER]
+    return Column(name, "categorical", levels=tuple(levels))
+
+
+def _more(found: Column, note: str) -> str:
+    said = [note] if note else []
+    if found.kind == "categorical":
+        shown = ", ".join(level[:20] for level in found.levels[:4])
+        said.append(f"{len(found.levels)} categories: {shown}{', …' if len(found.levels) > 4 else ''}")
+    elif found.indicator:
+        said.append(f"missing values become {found.fill:g}, with a column that says so")
+    return "; ".join(said)
+
+
+def _count_nan(values: pa.ChunkedArray) -> int:
+    return int(pc.sum(pc.is_nan(values)).as_py() or 0) if pa.types.is_floating(values.type) else 0
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _first_not_a_number(values: pa.ChunkedArray) -> tuple[int, Any]:
+    for row, value in enumerate(values.to_pylist(), start=1):
+        if value is not None and not _is_number(str(value)):
+            return row, value
+    return 1, values[0].as_py()

@@ -1,0 +1,176 @@
+"""What a campaign has taught so far, as tables: effects, averages of groups, whom to treat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causalbald import loop
+from causalbald._random import generator
+from causalbald._threads import one_thread
+from causalbald._typing import Array, Positions
+from causalbald.campaign.belief import Average, Belief, Effects
+from causalbald.campaign.columns import Column, encode
+from causalbald.campaign.pool import Pool
+from causalbald.campaign.settings import Settings
+from causalbald.campaign.state import State
+from causalbald.campaign.tables import TableIn
+from causalbald.diagnostics.representativeness import group_values
+from causalbald.diagnostics.support import OVERLAP
+from causalbald.errors import InputError
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Whom to treat, and what treating them rather than nobody gains on average over the whole pool.
+
+    ``gain`` is in the outcome's own unit, counted so that more is better, and ``worthwhile`` is not taken off; the
+    interval is that of the gain of this very policy, from the joint belief. ``settled`` is the share of people for whom
+    it is 95 % sure whether the treatment is worthwhile.
+    """
+
+    units: Any
+    treated: float
+    gain: float
+    lower: float
+    upper: float
+    gain_of_all: float
+    """Gain of treating everyone."""
+    settled: float
+
+    def as_frame(self, convert: Callable[[pa.Table], Any]) -> Policy:
+        """Return the same with ``units`` as the caller's kind of frame."""
+        return replace(self, units=convert(self.units))
+
+
+@one_thread()
+def effects(belief: Belief, ids: Sequence[str] | None, alpha: float) -> pa.Table:
+    """Return id, effect, sd, lower, upper, outside_support; in the pool's order or that of ``ids``."""
+    where = _where(belief.pool, ids)
+    return _table(belief, where, _effect_columns(belief.effects(belief.pool.x[where], alpha)))
+
+
+@one_thread()
+def scores(belief: Belief, state: State, ids: Sequence[str] | None) -> pa.Table:
+    """Return id, score, beats (share of those left with a lower score), effect and interval; best first."""
+    pool, settings = belief.pool, belief.settings
+    left = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
+    rng = generator(settings.seed, "score", len(state.rounds))
+    found = loop.score_pool(belief.model, pool.x, pool.arm, settings.acquisition, propensity=pool.propensity, rng=rng)
+    where = left if ids is None else pool.units.positions(ids)
+    where = where[np.argsort(-found[where], kind="stable")]
+    beats = np.searchsorted(np.sort(found[left]), found[where]) / max(1, len(left))
+    columns = {"score": found[where], "beats": beats} | _effect_columns(belief.effects(pool.x[where]))
+    return _table(belief, where, columns)
+
+
+@one_thread()
+def average(belief: Belief, alpha: float) -> Average:
+    """Return the average effect over the pool."""
+    n = len(belief.pool)
+    return belief.averages(belief.pool.x, np.full((1, n), 1 / n), alpha)[0]
+
+
+@one_thread()
+def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
+    """Return the average effect of each group of a column of the pool: group, units, effect, sd, lower, upper."""
+    try:
+        values = belief.pool.table([by])[by]
+    except (pa.ArrowInvalid, KeyError):
+        raise InputError(
+            f"there is no column {by!r} in this campaign: groups are by covariates and protected columns."
+        ) from None
+    groups = np.asarray(group_values(values.to_pandas()), dtype=object)
+    names = list(dict.fromkeys(sorted(map(str, groups))))
+    weights = np.array([[g == name for g in map(str, groups)] for name in names], dtype=np.float64)
+    counts = weights.sum(axis=1)
+    found = belief.averages(belief.pool.x, weights / counts[:, None], alpha)
+    return pa.table(
+        {
+            by: names,
+            "units": counts.astype(np.int64),
+            **{name: [getattr(a, name) for a in found] for name in ("effect", "sd", "lower", "upper")},
+        }
+    )
+
+
+@one_thread()
+def policy(belief: Belief, alpha: float) -> Policy:
+    """Return whom to treat, given what is better and what is worthwhile."""
+    pool, settings = belief.pool, belief.settings
+    found = belief.effects(pool.x, alpha)
+    treat, settled = belief.treats(found), belief.settled(found)
+    n, sign = len(pool), settings.sign
+    gain, everyone = belief.averages(pool.x, sign * np.stack([treat / n, np.full(n, 1 / n)]), alpha)
+    arms = pa.array(list(settings.arms))
+    columns = {
+        "recommended": arms.take(pa.array(treat.astype(np.int64))),
+        "probability_worthwhile": found.probability_above(settings.worthwhile, sign),
+        "settled": settled,
+    }
+    units = _table(belief, np.arange(n), columns | _effect_columns(found))
+    shares = {"treated": float(treat.mean()), "settled": float(settled.mean()), "gain_of_all": everyone.effect}
+    return Policy(units, gain=gain.effect, lower=gain.lower, upper=gain.upper, **shares)
+
+
+@one_thread()
+def predict(belief: Belief, table: TableIn, columns: Sequence[Column], alpha: float) -> pa.Table:
+    """Return the expected effects of people in another table, in its order."""
+    found = belief.effects(encode(columns, table.data), alpha)
+    name = belief.settings.id
+    ids = {name: table.data[name]} if name in table.data.column_names else {}
+    treat = pa.array(list(belief.settings.arms)).take(pa.array(belief.treats(found).astype(np.int64)))
+    return pa.table(ids | _effect_columns(found) | {"recommended": treat})
+
+
+def status(state: State, pool: Pool, settings: Settings) -> dict[str, Any]:
+    """Return counts by state and arm, rounds and money."""
+    known = {
+        "measured": list(state.outcomes),
+        "pending": [u for u in state.pending if u not in state.outcomes],
+        "failed": list(state.failed),
+        "withdrawn": [u for u in state.withdrawn if u not in state.outcomes],
+    }
+    by_arm = {name: _per_arm(pool, units) for name, units in known.items()}
+    everyone = np.bincount(pool.arm, minlength=2)
+    # Failed units can be asked for again.
+    by_arm["available"] = everyone - by_arm["measured"] - by_arm["pending"] - by_arm["withdrawn"]
+    by_arm["all"] = everyone
+    left = None if settings.budget is None else settings.budget - state.spent
+    return {
+        "units": {
+            name: {"all": int(counts.sum())} | dict(zip(settings.arm_names, counts.tolist(), strict=True))
+            for name, counts in by_arm.items()
+        },
+        "rounds": len(state.rounds),
+        "asked": state.asked,
+        "spent": state.spent,
+        "budget": settings.budget,
+        "left": left,
+        "events": state.number,
+    }
+
+
+def _per_arm(pool: Pool, units: Sequence[str]) -> Positions:
+    where = pool.units.positions(units)
+    return np.bincount(pool.arm[where], minlength=2)
+
+
+def _where(pool: Pool, ids: Sequence[str] | None) -> Positions:
+    return np.arange(len(pool)) if ids is None else pool.units.positions(ids)
+
+
+def _effect_columns(found: Effects) -> dict[str, Array]:
+    return {"effect": found.mean, "sd": found.sd, "lower": found.lower, "upper": found.upper}
+
+
+def _table(belief: Belief, where: Positions, columns: dict[str, Any]) -> pa.Table:
+    pool = belief.pool
+    propensity = pool.propensity[where]
+    outside = (propensity < OVERLAP[0]) | (propensity > OVERLAP[1])
+    ids = {belief.settings.id: pool.units.column(pool.units.at(where))}
+    return pa.table(ids | columns | {"outside_support": outside})

@@ -1,0 +1,98 @@
+"""Everyone who might be measured: stored once, in parts, and read no further than a call needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from causalbald._typing import Array, Treatment
+from causalbald.campaign.columns import Column, encode, to_numbers
+from causalbald.campaign.settings import Settings
+from causalbald.campaign.storage.base import Storage
+from causalbald.campaign.units import Units
+
+_ROWS_IN_PART = 100_000
+
+
+class Pool:
+    """The pool of a stored campaign."""
+
+    def __init__(self, storage: Storage, settings: Settings, columns: Sequence[Column], rows: int) -> None:
+        self._storage = storage
+        self._settings = settings
+        self._columns = columns
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @cached_property
+    def units(self) -> Units:
+        """Who they are."""
+        return Units(_unpacked(self._storage.part("ids"))["id"], self._settings.id)
+
+    @cached_property
+    def arm(self) -> Treatment:
+        """Arm of each unit, 0 for control, (N,)."""
+        return np.asarray(self._facts["arm"].to_numpy(), dtype=np.intp)
+
+    @cached_property
+    def propensity(self) -> Array:
+        """Estimated P(treated | x), (N,), each unit's from a model that has not seen its arm."""
+        return np.asarray(self._facts["propensity"].to_numpy(), dtype=np.float64)
+
+    @cached_property
+    def cost(self) -> Array | None:
+        """Cost of measuring each unit, (N,), if they differ."""
+        name = self._settings.cost
+        return None if name is None else to_numbers(self.table([name])[name], name)
+
+    @cached_property
+    def x(self) -> Array:
+        """Encoded covariates, (N, D)."""
+        parts = [encode(self._columns, part) for part in self._parts([c.name for c in self._columns])]
+        return np.concatenate(parts)
+
+    def table(self, names: Sequence[str]) -> pa.Table:
+        """Return some columns of the user's table."""
+        return pa.concat_tables(self._parts(names))
+
+    @cached_property
+    def _facts(self) -> pa.Table:
+        return _unpacked(self._storage.part("facts"))
+
+    def _parts(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        for k in range(_part_count(self._rows)):
+            yield _unpacked(self._storage.part(f"rows-{k}"), list(dict.fromkeys(names)))
+
+
+def pool_parts(ids: pa.ChunkedArray, arm: Treatment, propensity: Array, table: pa.Table) -> Iterator[tuple[str, bytes]]:
+    """Return what :class:`Pool` reads, as Parquet."""
+    yield "ids", _packed(pa.table({"id": ids}))
+    yield "facts", _packed(pa.table({"arm": arm.astype(np.int8), "propensity": propensity}))
+    for k in range(_part_count(len(table))):
+        yield f"rows-{k}", _packed(table.slice(k * _ROWS_IN_PART, _ROWS_IN_PART))
+
+
+def part_names(rows: int) -> list[str]:
+    """Return the names of all parts of a pool."""
+    return ["ids", "facts", *(f"rows-{k}" for k in range(_part_count(rows)))]
+
+
+def _part_count(rows: int) -> int:
+    return -(-rows // _ROWS_IN_PART)
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return bytes(sink.getvalue())
+
+
+def _unpacked(data: bytes, names: Any = None) -> pa.Table:
+    return pq.read_table(pa.BufferReader(data), columns=names)

@@ -1,0 +1,76 @@
+"""What a campaign is about. Fixed when it is created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from causalbald._validation import check_choice, check_int, check_number
+from causalbald.errors import InputError
+
+Better = Literal["higher", "lower"]
+OutcomeType = Literal["auto", "continuous", "binary"]
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Columns by name, the two arms as the table writes them (control first), and what the study wants."""
+
+    id: str
+    treatment: str
+    outcome: str
+    arms: tuple[Value, Value]
+    better: Better = "higher"
+    worthwhile: float = 0.0
+    cost: str | None = None
+    budget: float | None = None
+    protected: tuple[str, ...] = ()
+    outcome_type: OutcomeType = "auto"
+    model: str = "auto"
+    acquisition: str = "mu-rho-bald"
+    audit: float = 0.0
+    seed: int = 0
+
+    @property
+    def sign(self) -> int:
+        """1 if a higher outcome is better, else -1."""
+        return 1 if self.better == "higher" else -1
+
+    @property
+    def arm_names(self) -> tuple[str, str]:
+        """Both arms as text, control first."""
+        return str(self.arms[0]), str(self.arms[1])
+
+    def check(self) -> None:
+        """Raise unless everything that needs no table is in order."""
+        from causalbald import acquisition
+        from causalbald.models import make_model
+
+        check_choice(self.better, "better", ("higher", "lower"))
+        check_choice(self.outcome_type, "outcome_type", ("auto", "continuous", "binary"))
+        check_number(self.worthwhile, "worthwhile", low=0.0)
+        check_number(self.audit, "audit", low=0.0)
+        if self.audit > 1:
+            raise InputError(f"audit is a share of each batch, from 0 to 1, got {self.audit!r}.")
+        if self.budget is not None:
+            check_number(self.budget, "budget", above=0.0)
+        check_int(self.seed, "seed", low=0)
+        acquisition.get(self.acquisition)
+        if self.model != "auto":
+            make_model(self.model)
+        roles = [("id", self.id), ("treatment", self.treatment), ("outcome", self.outcome), ("cost", self.cost)]
+        for k, (role, name) in enumerate(roles):
+            for other, same in roles[:k]:
+                if name is not None and name == same:
+                    raise InputError(f"column {name!r} cannot be both the {other} and the {role}.")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what :meth:`from_json` needs."""
+        return asdict(self) | {"arms": list(self.arms), "protected": list(self.protected)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Settings:
+        """Return the settings that were stored."""
+        return cls(**{**found, "arms": tuple(found["arms"]), "protected": tuple(found["protected"])})

@@ -1,0 +1,217 @@
+"""From a user's table to a campaign that could be created: everything is checked, nothing is written yet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causalbald._random import generator
+from causalbald._threads import one_thread
+from causalbald._typing import Array, Treatment
+from causalbald.campaign.columns import Column, Described, as_text, encode, find_columns, to_numbers
+from causalbald.campaign.settings import Better, OutcomeType, Settings, Value
+from causalbald.campaign.tables import column, read_table
+from causalbald.campaign.units import Units, id_text
+from causalbald.errors import InputError
+
+MAX_COLUMNS = 2000
+_ENOUGH = 20_000  # units from which propensities and hints about columns are learned
+_KNOWN_ARMS = (("0", "1"), ("false", "true"), ("no", "yes"), ("control", "treated"), ("control", "treatment"))
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """A campaign before it is created, for the user to look at."""
+
+    settings: Settings
+    columns: list[Column]
+    described: list[Described]
+    units: Units
+    arm: Treatment
+    x: Array
+    propensity: Array
+    table: pa.Table
+    outcomes: dict[str, float]
+    questions: list[str]
+    backend: Any
+
+    def __len__(self) -> int:
+        return len(self.arm)
+
+
+def prepare(
+    pool: Any,
+    *,
+    id: str,
+    treatment: str,
+    outcome: str,
+    control: Value | None = None,
+    better: Better = "higher",
+    worthwhile: float = 0.0,
+    covariates: Sequence[str] | Mapping[str, str] | None = None,
+    exclude: Collection[str] = (),
+    cost: str | None = None,
+    budget: float | None = None,
+    protected: Sequence[str] = (),
+    outcome_type: OutcomeType = "auto",
+    model: str = "auto",
+    acquisition: str = "mu-rho-bald",
+    audit: float = 0.0,
+    seed: int = 0,
+) -> Preparation:
+    """Check a table and everything said about it; see :meth:`causalbald.campaign.Campaign.create`."""
+    found = read_table(pool, text=[id])
+    table = found.data
+    if table.num_columns > MAX_COLUMNS:
+        raise InputError(f"{found.name} has {table.num_columns} columns, at most {MAX_COLUMNS} are possible.")
+    units = Units(id_text(column(table, id, "ids"), id), id)
+    arms, arm = _arms(column(table, treatment, "treatment"), treatment, control, units)
+    settings = Settings(
+        id=id,
+        treatment=treatment,
+        outcome=outcome,
+        arms=arms,
+        better=better,
+        worthwhile=worthwhile,
+        cost=cost,
+        budget=budget,
+        protected=tuple(protected),
+        outcome_type=outcome_type,
+        model=model,
+        acquisition=acquisition,
+        audit=audit,
+        seed=seed,
+    )
+    settings.check()
+    _check_cost(table, cost, units)
+    for name in protected:
+        column(table, name, "protected group")
+    names = _covariate_names(table, settings, covariates, exclude)
+    kinds = dict(covariates) if isinstance(covariates, Mapping) else {}
+    columns, described = find_columns(table, names, kinds)
+    x = encode(columns, table)
+    outcomes = _known_outcomes(table, settings, units)
+    kept = [n for n in table.column_names if n in {*names, *protected, cost}]
+    return Preparation(
+        settings,
+        columns,
+        described,
+        units,
+        arm,
+        x,
+        _propensity(x, arm, seed),
+        table.select(kept),
+        outcomes,
+        _questions(table, columns, arm, seed),
+        found.backend,
+    )
+
+
+def _arms(
+    values: pa.ChunkedArray, name: str, control: Value | None, units: Units
+) -> tuple[tuple[Value, Value], Treatment]:
+    """Return both values of the treatment, control first, and the arm of every unit."""
+    if values.null_count:
+        example = units.at(np.flatnonzero(values.is_null().to_numpy())[:1])[0]
+        raise InputError(
+            f"treatment {name!r} is missing for {values.null_count} units, for example id {example!r}: "
+            "leave them out of the pool."
+        )
+    distinct: list[Value] = pc.unique(values).to_pylist()
+    shown = ", ".join(repr(v) for v in distinct[:5]) + (", …" if len(distinct) > 5 else "")
+    if len(distinct) != 2:
+        what = "an arm is empty" if len(distinct) < 2 else "keep two arms"
+        raise InputError(f"treatment {name!r} must have two values, but has {len(distinct)} ({shown}): {what}.")
+    written = as_text(pa.chunked_array([pc.unique(values)])).to_pylist()
+    by_text = {w.lower(): v for w, v in zip(written, distinct, strict=True)} | {str(v): v for v in distinct}
+    if control is None:
+        known = next((c for c, t in _KNOWN_ARMS if {c, t} == {w.lower() for w in written}), None)
+        if known is None:
+            raise InputError(f"which of {shown} is the control? Say control={distinct[0]!r} (--control).")
+        first = by_text[known]
+    elif str(control) in by_text:
+        first = by_text[str(control)]
+    else:
+        raise InputError(f"control {control!r} is not a value of treatment {name!r}: it has {shown}.")
+    first_written, second = next((w, v) for w, v in zip(written, reversed(distinct), strict=True) if v != first)
+    arm = (as_text(values).to_numpy() != first_written).astype(np.intp)
+    return (first, second), arm
+
+
+def _check_cost(table: pa.Table, name: str | None, units: Units) -> None:
+    if name is None:
+        return
+    cost = to_numbers(column(table, name, "cost"), name)
+    bad = ~(cost > 0)
+    if bad.any():
+        example = units.at(np.flatnonzero(bad)[:1])[0]
+        raise InputError(
+            f"cost {name!r} must be a number above 0 for everyone, but is not for {int(bad.sum())} units, for example "
+            f"id {example!r}."
+        )
+
+
+def _covariate_names(
+    table: pa.Table, settings: Settings, covariates: Sequence[str] | Mapping[str, str] | None, exclude: Collection[str]
+) -> list[str]:
+    roles = {settings.id, settings.treatment, settings.outcome, settings.cost}
+    for name in exclude:
+        column(table, name, "columns to exclude")
+    if covariates is None:
+        return [n for n in table.column_names if n not in roles and n not in set(exclude)]
+    if isinstance(covariates, str):
+        raise InputError(f"covariates must be a list of columns, got the text {covariates!r}.")
+    for name in covariates:
+        column(table, name, "covariates")
+        if name in roles - {settings.cost}:
+            raise InputError(f"column {name!r} cannot be a covariate: it is the id, the treatment or the outcome.")
+    every = table.column_names if isinstance(covariates, Mapping) else covariates
+    chosen = [n for n in every if n not in set(exclude) and (n in covariates or n not in roles)]
+    return list(dict.fromkeys(chosen))
+
+
+def _known_outcomes(table: pa.Table, settings: Settings, units: Units) -> dict[str, float]:
+    """Return the outcomes that the table has already, by id."""
+    if settings.outcome not in table.column_names:
+        return {}
+    values = to_numbers(column(table, settings.outcome, "outcome"), settings.outcome)
+    known = np.flatnonzero(~np.isnan(values))
+    return dict(zip(units.at(known), values[known].tolist(), strict=True))
+
+
+@one_thread()
+def _propensity(x: Array, arm: Treatment, seed: int) -> Array:
+    """Return P(treated | x), learned from a sample of a large pool, cross-fitted within the sample."""
+    from causalbald.models import PropensityModel
+
+    model = PropensityModel(random_state=seed)
+    if len(x) <= _ENOUGH:
+        fitted: Array = model.fit(x, arm).cross_fitted_
+        return fitted
+    sample = _sample(len(x), seed)
+    model.fit(x[sample], arm[sample])
+    propensity = model.predict(x)
+    propensity[sample] = model.cross_fitted_
+    return propensity
+
+
+def _sample(size: int, seed: int) -> Any:
+    return np.sort(generator(seed, "setup").choice(size, size=min(size, _ENOUGH), replace=False))
+
+
+def _questions(table: pa.Table, columns: Sequence[Column], arm: Treatment, seed: int) -> list[str]:
+    """Return what the user should answer before spending money: columns that may be consequences of the treatment."""
+    from causalbald.diagnostics import find_leaks
+
+    sample = _sample(len(arm), seed)
+    found = find_leaks(table.select([c.name for c in columns]).take(pa.array(sample)).to_pandas(), arm[sample])
+    suspected = found[found["reason"] != ""]
+    return [
+        f"column {name!r} {reason}: was it measured before the treatment? If not, exclude it."
+        for name, reason in zip(suspected["column"], suspected["reason"], strict=True)
+    ]

@@ -1,0 +1,55 @@
+"""Where campaigns are kept: in memory, in a SQLite file, in a PostgreSQL database.
+
+SQLAlchemy and the database's driver are imported when a campaign is opened, not before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from causalbald.campaign.storage.base import Decide, Storage
+from causalbald.campaign.storage.memory import MemoryStorage
+from causalbald.errors import InputError
+
+__all__ = ["Decide", "MemoryStorage", "Storage", "open_storage"]
+
+
+def open_storage(where: str | os.PathLike[str]) -> Storage:
+    """Return the storage at an address; neither disk nor network is touched before its first method is called.
+
+    Parameters
+    ----------
+    where : str or path
+        A path or ``sqlite:///path`` is a SQLite file, which holds one campaign. ``postgresql://user@host/database#name``
+        is one campaign of many in a PostgreSQL database; without ``#name`` it is called "study".
+    """
+    scheme = re.match(r"([A-Za-z][\w+.-]*)://", where) if isinstance(where, str) else None
+    if scheme is None:
+        return _sqlite(os.fsdecode(where))
+    if scheme[1] == "sqlite":
+        return _sqlite(_path_of(os.fsdecode(where)))
+    if scheme[1] in ("postgresql", "postgres"):
+        return _postgres(os.fsdecode(where))
+    known = "a path, sqlite:///path and postgresql://user@host/database#campaign"
+    raise InputError(f"campaigns cannot be kept at {scheme[0]}…: give {known}.")
+
+
+def _path_of(url: str) -> str:
+    if not url.startswith("sqlite:///"):
+        raise InputError(f"{url!r} names no file: write sqlite:///study.db, or sqlite:////srv/study.db from the root.")
+    return url.removeprefix("sqlite:///")
+
+
+def _sqlite(path: str) -> Storage:
+    from causalbald.campaign.storage.sql import SqlStorage
+    from causalbald.campaign.storage.sqlite import SqliteFile
+
+    return SqlStorage(SqliteFile(path))
+
+
+def _postgres(url: str) -> Storage:
+    from causalbald.campaign.storage.postgres import PostgresDatabase
+    from causalbald.campaign.storage.sql import SqlStorage
+
+    return SqlStorage(PostgresDatabase(url))

@@ -1,0 +1,120 @@
+"""What users tell about units, checked before anything is recorded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causalbald.campaign.columns import to_numbers
+from causalbald.campaign.settings import Settings
+from causalbald.campaign.state import State
+from causalbald.campaign.tables import column, read_table
+from causalbald.campaign.units import Units, canonical, id_text
+from causalbald.errors import InputError
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of the outcomes in one call."""
+
+    new: int
+    known: int
+    corrected: int
+    empty: int
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Outcomes by id, and how many rows had none."""
+
+    values: dict[str, float]
+    empty: int
+
+    def against(self, state: State, settings: Settings, *, overwrite: bool) -> tuple[Told, dict[str, float]]:
+        """Return what is new beside what is known, and the outcomes to record."""
+        gone = [u for u in self.values if state.of(u) == "withdrawn"]
+        if gone:
+            raise InputError(
+                f"{len(gone)} of these units were withdrawn, for example {gone[0]!r} ({state.withdrawn[gone[0]]}): "
+                "leave them out."
+            )
+        known = [u for u in self.values if u in state.outcomes]
+        other = [u for u in known if state.outcomes[u] != self.values[u]]
+        if other and not overwrite:
+            unit = other[0]
+            raise InputError(
+                f"{len(other)} units have another {settings.outcome!r} already, for example {unit!r}: "
+                f"{state.outcomes[unit]:g}, now {self.values[unit]:g}. To correct it, say overwrite=True "
+                "(--overwrite); the history keeps both."
+            )
+        changed = {u: v for u, v in self.values.items() if u not in state.outcomes or u in set(other)}
+        told = Told(len(self.values) - len(known), len(known) - len(other), len(other), self.empty)
+        return told, changed
+
+
+def outcomes_of(source: Any, settings: Settings, units: Units) -> Outcomes:
+    """Return the outcomes in a frame, a file or a mapping from id to outcome."""
+    if isinstance(source, Mapping):
+        ids = [canonical(i) for i in source]
+        source = pa.table({settings.id: ids, settings.outcome: list(source.values())})
+    found = read_table(source, text=[settings.id])
+    table = found.data
+    ids = _known_ids(column(table, settings.id, "ids"), settings.id, units)
+    values = to_numbers(column(table, settings.outcome, "outcome"), settings.outcome)
+    there = ~np.isnan(values)
+    if not there.any():
+        raise InputError(f"{found.name} has no outcome in column {settings.outcome!r}: fill in at least one.")
+    if settings.outcome_type == "binary" and not np.isin(values[there], (0.0, 1.0)).all():
+        bad = int(np.flatnonzero(there & ~np.isin(values, (0.0, 1.0)))[0])
+        raise InputError(
+            f"outcome {settings.outcome!r} must be 0 or 1 in this campaign, but is {values[bad]:g} for {ids[bad]!r}."
+        )
+    told = {unit: float(value) for unit, value, known in zip(ids, values, there, strict=True) if known}
+    return Outcomes(told, int((~there).sum()))
+
+
+def units_of(source: Any, settings: Settings, units: Units) -> list[str]:
+    """Return ids from a list, a frame with the id column, or a file."""
+    if isinstance(source, Path) or hasattr(source, "columns") or isinstance(source, pa.Table):
+        found = read_table(source, text=[settings.id]).data
+        return _known_ids(column(found, settings.id, "ids"), settings.id, units)
+    if isinstance(source, (str, int)) or not isinstance(source, Iterable):
+        source = [source]
+    ids = [canonical(i) for i in source]
+    repeated = [i for i, count in Counter(ids).items() if count > 1]
+    if repeated:
+        raise InputError(f"id {repeated[0]!r} is given more than once.")
+    if not ids:
+        raise InputError("no ids given.")
+    units.positions(ids)
+    return ids
+
+
+def withdrawable(kind: str, ids: Sequence[str], state: State) -> list[str]:
+    """Return those of the units to which this is news; failing takes a unit that is pending."""
+    if kind == "withdrawn":
+        return [u for u in ids if u not in state.withdrawn]
+    other = [u for u in ids if state.of(u) not in ("pending", "failed")]
+    if other:
+        raise InputError(
+            f"{len(other)} of these units are not pending, for example {other[0]!r}, which is {state.of(other[0])}: "
+            "only units that were asked for and not yet told can fail."
+        )
+    return [u for u in ids if state.of(u) == "pending"]
+
+
+def _known_ids(values: pa.ChunkedArray, name: str, units: Units) -> list[str]:
+    """Return ids of a column, all known; a leading apostrophe that our own CSV files put there is taken off again."""
+    ids: list[str] = id_text(values, name).to_pylist()
+    quoted = [i.startswith("'") for i in ids]
+    if any(quoted):
+        known = set(units.text.to_pylist())
+        ids = [i[1:] if q and i not in known else i for i, q in zip(ids, quoted, strict=True)]
+    units.positions(ids)
+    return ids

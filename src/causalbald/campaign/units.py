@@ -1,0 +1,105 @@
+"""People by their own ids. Positions in the pool never leave the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causalbald._typing import Positions
+from causalbald.errors import InputError
+
+_MAX_LENGTH = 1000
+_LOOK_AT = 10_000
+_WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+
+
+def id_text(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return ids as text, as they are written: whole numbers or text, none missing, none repeated."""
+    if pa.types.is_floating(values.type):
+        values = _whole(values, name)
+    if not (pa.types.is_integer(values.type) or _is_text(values.type)):
+        raise InputError(f"ids in column {name!r} must be whole numbers or text, not {values.type}.")
+    text = pc.cast(values, pa.string())
+    missing = int(text.null_count) + int(pc.sum(pc.equal(pc.utf8_trim_whitespace(text), "")).as_py() or 0)
+    if missing:
+        raise InputError(f"column {name!r} has {missing} rows without an id: give everyone one.")
+    counts = pc.value_counts(text)
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+    if len(repeated):
+        raise InputError(
+            f"column {name!r} has {len(repeated)} ids more than once, for example {repeated[0]['values'].as_py()!r}: "
+            "one row per person."
+        )
+    longest = int(pc.max(pc.utf8_length(text)).as_py() or 0)
+    if longest > _MAX_LENGTH:
+        raise InputError(f"column {name!r} has an id of {longest} characters: at most {_MAX_LENGTH} are possible.")
+    return text
+
+
+class Units:
+    """All units of a pool: who they are and, when first asked, where."""
+
+    def __init__(self, ids: pa.ChunkedArray, name: str) -> None:
+        self.text = ids
+        self.name = name
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def positions(self, ids: Iterable[Any]) -> Positions:
+        """Return where ``ids`` are, in their order; unknown ones are an error that names one."""
+        wanted = [canonical(i) for i in ids]
+        found = pc.index_in(pa.array(wanted, pa.string()), value_set=self._values)
+        if found.null_count:
+            unknown = [w for w, f in zip(wanted, found.to_pylist(), strict=True) if f is None]
+            close = get_close_matches(unknown[0], self._values.slice(0, _LOOK_AT).to_pylist(), n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise InputError(
+                f"{len(unknown)} of {len(wanted)} ids are not in the pool, for example {unknown[0]!r}.{hint} "
+                f"Ids are those of column {self.name!r}."
+            )
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.intp)
+
+    def at(self, positions: Positions) -> list[str]:
+        """Return the ids at ``positions``, as text."""
+        taken: list[str] = self._values.take(pa.array(positions)).to_pylist()
+        return taken
+
+    def column(self, ids: Iterable[str]) -> pa.Array:
+        """Return ids as a column of the kind that the user's table had."""
+        text = list(ids)
+        return pa.array([int(i) for i in text], pa.int64()) if self.whole else pa.array(text, pa.string())
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether the ids are whole numbers, written in the usual way."""
+        return bool(pc.all(pc.match_substring_regex(self.text, _WHOLE)).as_py())
+
+    @cached_property
+    def _values(self) -> pa.Array:
+        combined = self.text.combine_chunks() if isinstance(self.text, pa.ChunkedArray) else self.text
+        return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def canonical(value: Any) -> str:
+    """Return an id as the text under which it is known."""
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)
+    return str(value)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _whole(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    try:
+        return pc.cast(values, pa.int64())
+    except pa.ArrowInvalid:
+        raise InputError(f"ids in column {name!r} must be whole numbers or text, not decimals.") from None
