@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalbald._threads import one_thread
-from causalbald._typing import Positions
-from causalbald.campaign.asking import propose
+from causalbald.campaign.asking import batch_rule, propose
 from causalbald.campaign.belief import Belief, lacking_arm
 from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
@@ -50,15 +49,17 @@ def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Call
     known = belief()
     now = known.summary()
     size = min(size, available)
-    error, after_pending, after_next = _errors(known, state, size)
     drift = _drift(state, str(now["policy"]))
     settled = float(str(now["settled"]))
-    gain = 1 - after_next / after_pending if after_pending > 0 else 0.0
-    reasons = [
-        f"{size} more measurements are expected to cut the error of effects from {after_pending:.3g} to "
-        f"{after_next:.3g} ({gain:.0%}).",
-        f"for {settled:.0%} of people it is settled at 95 % whether the treatment is worthwhile.",
-    ]
+    reasons = [f"for {settled:.0%} of people it is settled at 95 % whether the treatment is worthwhile."]
+    error, after_pending, after_next, gain = float(str(now["expected_error"])), None, None, None
+    if batch_rule(known) == "greedy":  # five members cannot say what further outcomes would teach
+        after_pending, after_next = _errors(known, state, size)
+        gain = 1 - after_next / after_pending if after_pending > 0 else 0.0
+        reasons.append(
+            f"{size} more measurements are expected to cut the error of effects from {after_pending:.3g} to "
+            f"{after_next:.3g} ({gain:.0%})."
+        )
     if drift is not None:
         reasons.append(f"the recommendation has changed for {drift:.0%} of people since the last batch.")
     if left is not None:
@@ -67,19 +68,19 @@ def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Call
     return Advice(verdict, tuple(reasons), error, after_pending, after_next, settled, drift, left)
 
 
-def _verdict(gain: float, settled: float, drift: float | None, left: float | None, available: int) -> str:
+def _verdict(gain: float | None, settled: float, drift: float | None, left: float | None, available: int) -> str:
     if available == 0 or (left is not None and left <= 0):
         return "stop: nobody is left to measure" if available == 0 else "stop: the budget is spent"
     if settled >= _MOSTLY_SETTLED and drift is not None and drift <= _LITTLE_DRIFT:
         return "consider stopping: what to do is settled for nearly everyone, and no longer changes"
-    if gain <= _LITTLE_GAIN and drift is not None and drift <= _LITTLE_DRIFT:
+    if gain is not None and gain <= _LITTLE_GAIN and drift is not None and drift <= _LITTLE_DRIFT:
         return "consider stopping: more measurements would teach little, and the recommendation no longer changes"
     return "go on"
 
 
 @one_thread()
-def _errors(belief: Belief, state: State, size: int) -> tuple[float, float, float]:
-    """Return the expected error now, after pending outcomes, and after the next batch, over the sample of the pool."""
+def _errors(belief: Belief, state: State, size: int) -> tuple[float, float]:
+    """Return the expected error after pending outcomes, and after the next batch, over the sample of the pool."""
     pool, settings = belief.pool, belief.settings
     pending = np.sort(pool.units.positions(state.pending))
     batch = propose(state, pool, settings, size, None, lambda: belief) if size else None
@@ -87,20 +88,12 @@ def _errors(belief: Belief, state: State, size: int) -> tuple[float, float, floa
     rows = np.unique(np.concatenate([belief.sample, pending, chosen]))
     posterior = belief.model.posterior(pool.x[rows])
     here = np.isin(rows, belief.sample)
-
-    def error() -> float:
-        return float(np.sqrt(posterior.effect_variance[here].mean()))
-
-    errors = [error()]
+    errors = []
     for group in (pending, chosen):
-        for position in _places(rows, group):
+        for position in np.searchsorted(rows, group):
             posterior = posterior.condition(int(position), int(pool.arm[rows[position]]))
-        errors.append(error())
-    return errors[0], errors[1], errors[2]
-
-
-def _places(rows: Positions, wanted: Positions) -> Positions:
-    return np.searchsorted(rows, wanted)
+        errors.append(float(np.sqrt(posterior.effect_variance[here].mean())))
+    return errors[0], errors[1]
 
 
 def _drift(state: State, policy: str) -> float | None:

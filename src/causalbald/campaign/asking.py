@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,53 +31,86 @@ class Proposal:
     belief: dict[str, Any] | None
 
 
+@dataclass(frozen=True)
+class _Offer:
+    """Who may be chosen beside the audits, how many, and what for."""
+
+    available: Positions
+    size: int
+    waiting: Positions
+    budget: float | None
+    rng: np.random.Generator
+
+
 def propose(
     state: State, pool: Pool, settings: Settings, size: int, budget: float | None, belief: Callable[[], Belief]
 ) -> Proposal:
     """Choose the next batch from the state of a campaign; the same state and seed give the same batch."""
-    number = len(state.rounds) + 1
-    closed = pool.units.positions(state.closed)
-    available = np.setdiff1d(np.arange(len(pool)), closed)
+    available = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
     if size > len(available):
         raise InputError(f"{size} units asked for, but only {len(available)} can be measured: ask for fewer.")
-    rng = generator(settings.seed, "ask", number)
+    rng = generator(settings.seed, "ask", len(state.rounds) + 1)
     pending = np.sort(pool.units.positions(state.pending))
     with one_thread():
         audits = _audits(state, settings, available, size, pool.cost, budget, rng)
-        rest = np.setdiff1d(available, audits)
         left = None if budget is None else budget - _price(pool, audits)
-        wanted, waiting = size - len(audits), np.concatenate([pending, audits])
+        rest, waiting = np.setdiff1d(available, audits), np.concatenate([pending, audits])
+        offer = _Offer(rest, size - len(audits), waiting, left, rng)
+        drawn = _audit_entries(pool, audits, len(available))
         if lacking_arm(state, pool) is not None:
-            chosen, why = _spread(pool, settings, rest, wanted, waiting, left, rng)
-            entries = _entries(pool, settings, chosen, "spread", why)
-            entries = _audit_entries(pool, settings, audits, len(available)) + entries
-            return Proposal(_ranked(entries), None)
-        known = belief()
-        scores = loop.score_pool(
-            known.model, pool.x, pool.arm, settings.acquisition, propensity=pool.propensity, rng=rng
-        )
-        chosen = loop.choose(
-            known.model,
-            pool.x,
-            pool.arm,
-            settings.acquisition,
-            wanted,
-            available=rest,
-            rng=rng,
-            batch=_rule(known),
-            pending=waiting,
-            propensity=pool.propensity,
-            cost=pool.cost,
-            budget=left,
-            scores=scores,
-        )
-        explained = _explain(known, scores, available, chosen)
-        entries = _audit_entries(pool, settings, audits, len(available))
-        entries += _entries(pool, settings, chosen, "score", explained)
-        return Proposal(_ranked(_with_effects(entries, known)), known.summary())
+            measured = np.sort(pool.units.positions(state.outcomes))
+            return Proposal(_ranked(drawn + _first_batch(pool, settings, offer, measured)), None)
+        current = belief()
+        entries = _with_effects(drawn + _informed_batch(current, offer), current)
+        return Proposal(_ranked(entries), current.summary())
 
 
-def _rule(belief: Belief) -> loop.Batch:
+def _first_batch(pool: Pool, settings: Settings, offer: _Offer, measured: Positions) -> list[dict[str, Any]]:
+    """Return units that stand for their arm: balanced over arms, spread over covariates, before a model can say more.
+
+    Each arm's units are clustered, with a cluster for each unit to be chosen and each measured or asked for; of the
+    clusters to which none of the latter belongs, the unit nearest to the centre is taken.
+    """
+    known = np.concatenate([offer.waiting, measured])
+    quota = _quota(pool.arm[known], pool.arm[offer.available], offer.size)
+    scale = pool.x.std(axis=0)
+    z = (pool.x - pool.x.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    chosen, why = [], []
+    for arm, count in enumerate(quota):
+        own, taken = (units[pool.arm[units] == arm] for units in (offer.available, known))
+        picked, sizes = _medoids(z, own, taken, count, offer.rng)
+        chosen += picked
+        name = settings.arm_names[arm]
+        why += [f"before a model can say more: stands for {n} people like this under {name}" for n in sizes]
+    order = np.asarray(_alternating(quota))
+    order = order[loop.affordable(np.asarray(chosen)[order], pool.cost, offer.budget)]
+    return _entries(pool, np.asarray(chosen)[order], "spread", [why[k] for k in order])
+
+
+def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
+    """Return units chosen by the campaign's acquisition function, each after conditioning on those before it."""
+    pool, acquisition = belief.pool, belief.settings.acquisition
+    scores = loop.score_pool(belief.model, pool.x, pool.arm, acquisition, propensity=pool.propensity, rng=offer.rng)
+    chosen = loop.choose(
+        belief.model,
+        pool.x,
+        pool.arm,
+        acquisition,
+        offer.size,
+        available=offer.available,
+        rng=offer.rng,
+        batch=batch_rule(belief),
+        pending=offer.waiting,
+        propensity=pool.propensity,
+        cost=pool.cost,
+        budget=offer.budget,
+        scores=scores,
+    )
+    entries = _entries(pool, chosen, "score", _explain(belief, scores, offer.available, chosen))
+    return [entry | {"score": float(scores[k])} for entry, k in zip(entries, chosen, strict=True)]
+
+
+def batch_rule(belief: Belief) -> loop.Batch:
     """Greedy where the belief says how units hang together, else softmax."""
     draws = belief.model.posterior(belief.pool.x[:1]).n_draws
     return "greedy" if draws is None or draws >= MIN_DRAWS_FOR_GREEDY else "softmax"
@@ -105,39 +138,9 @@ def _audits(
     return paid
 
 
-def _spread(
-    pool: Pool,
-    settings: Settings,
-    available: Positions,
-    size: int,
-    waiting: Positions,
-    budget: float | None,
-    rng: np.random.Generator,
-) -> tuple[Positions, list[str]]:
-    """Return units that stand for their arm: balanced over arms, spread over covariates, before a model can say more.
-
-    Each arm's units are clustered, one cluster for each unit to be chosen; the unit nearest to each centre is taken.
-    """
-    quota = _quota(pool.arm[waiting], pool.arm[available], size)
-    scale = pool.x.std(axis=0)
-    z = (pool.x - pool.x.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-    chosen, why = [], []
-    for arm, count in enumerate(quota):
-        own = available[pool.arm[available] == arm]
-        taken = waiting[pool.arm[waiting] == arm]
-        picked, sizes = _medoids(z, own, taken, count, rng)
-        chosen += picked
-        name = settings.arm_names[arm]
-        why += [f"before a model can say more: stands for {n} people like this under {name}" for n in sizes]
-    order = _alternating(quota)
-    positions = np.asarray(chosen, dtype=np.intp)[order]
-    kept = loop.affordable(positions, pool.cost, budget)
-    return positions[kept], [why[k] for k in np.asarray(order)[kept]]
-
-
-def _quota(waiting: Positions, available: Positions, size: int) -> tuple[int, int]:
-    """Return how many to take of each arm so that both have as many, counting those asked for and not yet told."""
-    have, limit = np.bincount(waiting, minlength=2), np.bincount(available, minlength=2)
+def _quota(known: Positions, available: Positions, size: int) -> tuple[int, int]:
+    """Return how many to take of each arm so that both come to as many, counting those measured or asked for."""
+    have, limit = np.bincount(known, minlength=2), np.bincount(available, minlength=2)
     treated = int(np.clip((size + have[0] - have[1]) // 2, size - limit[0], limit[1]))
     treated = int(np.clip(treated, 0, size))
     return size - treated, treated
@@ -146,7 +149,7 @@ def _quota(waiting: Positions, available: Positions, size: int) -> tuple[int, in
 def _medoids(
     z: Array, own: Positions, taken: Positions, count: int, rng: np.random.Generator
 ) -> tuple[list[int], list[int]]:
-    """Return ``count`` of ``own``, each nearest to the centre of a cluster without any of ``taken``, and cluster sizes."""
+    """Return ``count`` of ``own``, nearest to centres of clusters without any of ``taken``, and the clusters' sizes."""
     if count == 0:
         return [], []
     from sklearn.cluster import KMeans
@@ -176,8 +179,8 @@ def _alternating(quota: tuple[int, int]) -> list[int]:
     return [i for _, i in sorted(keyed)]
 
 
-def _explain(belief: Belief, scores: Array, available: Positions, chosen: Positions) -> list[tuple[str, float]]:
-    """Return in words and numbers why each of the chosen units was chosen, and its score."""
+def _explain(belief: Belief, scores: Array, available: Positions, chosen: Positions) -> list[str]:
+    """Return in words and numbers why each of the chosen units was chosen."""
     pool, settings = belief.pool, belief.settings
     posterior = belief.model.posterior(pool.x[chosen], joint=False)
     arm = pool.arm[chosen]
@@ -186,37 +189,28 @@ def _explain(belief: Belief, scores: Array, available: Positions, chosen: Positi
     other = np.where(arm == 1, 1 - pool.propensity[chosen], pool.propensity[chosen])
     beaten = np.searchsorted(np.sort(scores[available]), scores[chosen]) / len(available)
     return [
-        (
-            f"outcome under {settings.arm_names[a]} uncertain by ±{o:.2g} and effect by ±{e:.2g}; {p:.0%} of people "
-            f"like this got the other arm; before this batch, score above {b:.0%} of those left",
-            float(s),
-        )
-        for a, o, e, p, b, s in zip(arm, own, effect, other, beaten, scores[chosen], strict=True)
+        f"outcome under {settings.arm_names[a]} uncertain by ±{o:.2g} and effect by ±{e:.2g}; {p:.0%} of people "
+        f"like this got the other arm; before this batch, score above {b:.0%} of those left"
+        for a, o, e, p, b in zip(arm, own, effect, other, beaten, strict=True)
     ]
 
 
-def _entries(pool: Pool, settings: Settings, chosen: Positions, by: str, why: Any) -> list[dict[str, Any]]:
-    entries = []
+def _entries(pool: Pool, chosen: Positions, by: str, why: Sequence[str]) -> list[dict[str, Any]]:
     pi = pool.propensity[chosen]
     outside = (pi < OVERLAP[0]) | (pi > OVERLAP[1])
-    for k, (unit, position) in enumerate(zip(pool.units.at(chosen), chosen, strict=True)):
-        words, score = why[k] if isinstance(why[k], tuple) else (why[k], None)
-        entry: dict[str, Any] = {"id": unit, "by": by, "arm": int(pool.arm[position]), "why": words, "score": score}
-        entry["probability"] = None
-        entry["propensity"] = float(pool.propensity[position])
-        entry["outside_support"] = bool(outside[k])
-        if pool.cost is not None:
-            entry["cost"] = float(pool.cost[position])
-        entries.append(entry)
-    return entries
-
-
-def _audit_entries(pool: Pool, settings: Settings, audits: Positions, available: int) -> list[dict[str, Any]]:
-    share = len(audits) / available
-    words = f"drawn at random as an audit: {len(audits)} of {available} people"
-    return [
-        entry | {"probability": share} for entry in _entries(pool, settings, audits, "audit", [words] * len(audits))
+    entries: list[dict[str, Any]] = [
+        {"id": unit, "by": by, "arm": int(a), "why": words, "propensity": float(p), "outside_support": bool(o)}
+        for unit, a, words, p, o in zip(pool.units.at(chosen), pool.arm[chosen], why, pi, outside, strict=True)
     ]
+    if pool.cost is None:
+        return entries
+    return [entry | {"cost": float(cost)} for entry, cost in zip(entries, pool.cost[chosen], strict=True)]
+
+
+def _audit_entries(pool: Pool, audits: Positions, available: int) -> list[dict[str, Any]]:
+    words = f"drawn at random as an audit: {len(audits)} of {available} people"
+    entries = _entries(pool, audits, "audit", [words] * len(audits))
+    return [entry | {"probability": len(audits) / available} for entry in entries]
 
 
 def _with_effects(entries: list[dict[str, Any]], belief: Belief) -> list[dict[str, Any]]:

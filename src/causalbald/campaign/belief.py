@@ -104,6 +104,8 @@ class Belief:
             shared = shared + w @ (p.factor[:, 1] - p.factor[:, 0])
             r = p.residual
             local += w**2 @ (r[:, 0, 0] + r[:, 1, 1] - r[:, 0, 1] - r[:, 1, 0])
+            if start == 0:
+                posterior.warn_if_mostly_local()
             reach, start = posterior.quantile(check_alpha(alpha)), start + len(posterior)
         sd = np.sqrt((np.asarray(shared) ** 2).sum(axis=1) + local)
         return [
@@ -167,7 +169,7 @@ def probability_above(distance: Array, sd: Array, n_draws: int | None) -> Array:
 
 
 def _model(settings: Settings) -> CateEstimator:
-    """Return the campaign's model; ``auto`` is the exact process, under which effects on events are risk differences."""
+    """Return the campaign's model; ``auto`` is the exact process, whose effects on events are risk differences."""
     name = "gp" if settings.model == "auto" else settings.model
     model = make_model(name, random_state=settings.seed)
     return model.set_params(outcome=settings.outcome_type) if "outcome" in model.get_params() else model

@@ -213,9 +213,11 @@ class Campaign:
                 raise InputError(f"the budget of {self.settings.budget:g} is spent: nobody else can be asked for.")
             limits.append(left)
         open_units = len(self.pool) - len(state.closed)
-        if limits and not explicit:
+        if not open_units:
+            raise InputError("everyone has been measured, asked for or withdrawn: nobody is left to ask for.")
+        if not explicit:
             cheapest = 1.0 if self.pool.cost is None else float(self.pool.cost.min())
-            size = int(min(limits) / cheapest) if budget is not None else size
+            size = size if budget is None else int(min(limits) / cheapest)
             size = min(size, open_units)
         return size, min(limits) if limits else None
 
@@ -223,14 +225,14 @@ class Campaign:
         """Record a batch unless other processes have asked for, or measured, one of its units meanwhile."""
 
         def decide(new: list[Event]) -> list[Draft]:
-            state = self._state.apply(new)
+            state = self._advance(new)
             if state.closed.intersection(units):
                 return []
             return [Draft(kind, body | {"round": len(state.rounds) + 1})]
 
         before = len(self._state.rounds)
         added = self.storage.append(self._state.number, decide)
-        self._state.apply(e for e in added if e.number > self._state.number)
+        self._advance(added)
         return len(self._state.rounds) > before and self._state.rounds[-1]["units"] == body["units"]
 
     def pending(self) -> Any:
@@ -261,7 +263,7 @@ class Campaign:
         told: list[Told] = []
 
         def decide(new: list[Event]) -> list[Draft]:
-            state = self._state.apply(new)
+            state = self._advance(new)
             result, changed = read.against(state, self.settings, overwrite=overwrite)
             told.append(result)
             if not changed:
@@ -290,7 +292,7 @@ class Campaign:
         marked: list[str] = []
 
         def decide(new: list[Event]) -> list[Draft]:
-            state = self._state.apply(new)
+            state = self._advance(new)
             marked[:] = withdrawable(kind, ids, state)
             return [Draft(kind, {"units": marked, "reason": reason})] if marked else []
 
@@ -378,11 +380,14 @@ class Campaign:
         return cls(storage)
 
     def _refresh(self) -> None:
-        self._state.apply(self.storage.events(after=self._state.number))
+        self._advance(self.storage.events(after=self._state.number))
 
     def _append(self, decide: Any) -> None:
-        added = self.storage.append(self._state.number, decide)
-        self._state.apply(e for e in added if e.number > self._state.number)
+        self._advance(self.storage.append(self._state.number, decide))
+
+    def _advance(self, events: Iterable[Event]) -> State:
+        """Take events into account that are not yet; a storage may show some twice."""
+        return self._state.apply(e for e in events if e.number > self._state.number)
 
     def _current_belief(self) -> Belief:
         """Return the belief given all outcomes, fitted anew only if an outcome has changed."""

@@ -142,12 +142,9 @@ def to_numbers(values: pa.ChunkedArray, name: str) -> Array:
 
 
 def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as text; whole numbers without a decimal point, missing ones as their own category."""
+    """Return a column as text, missing values as a category of their own."""
     if pa.types.is_floating(values.type):
-        number = np.array(pc.cast(values, pa.float64()).to_numpy())
-        known = number[~np.isnan(number)]
-        if (known == np.round(known)).all():
-            values = pa.chunked_array([pa.array(number, pa.int64(), mask=np.isnan(number), safe=False)])
+        values = pc.if_else(pc.is_nan(values), None, values)
     return pc.fill_null(pc.cast(values, pa.string()), MISSING)
 
 

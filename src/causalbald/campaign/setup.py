@@ -127,6 +127,8 @@ def _arms(
     if len(distinct) != 2:
         what = "an arm is empty" if len(distinct) < 2 else "keep two arms"
         raise InputError(f"treatment {name!r} must have two values, but has {len(distinct)} ({shown}): {what}.")
+    if not isinstance(distinct[0], (str, int, float)):
+        raise InputError(f"treatment {name!r} must hold text, numbers or yes/no, not {values.type}.")
     written = as_text(pa.chunked_array([pc.unique(values)])).to_pylist()
     by_text = {w.lower(): v for w, v in zip(written, distinct, strict=True)} | {str(v): v for v in distinct}
     if control is None:

@@ -75,7 +75,7 @@ class SqliteFile:
         """Raise StorageError if SQLite finds damage."""
         found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
         if found != ["ok"]:
-            raise StorageError(f"{self.label} is damaged ({found[0]}): restore it from a copy.")
+            raise StorageError(f"{self.label} is damaged ({' '.join(found[0].split())}): restore it from a copy.")
 
     @cached_property
     def _engine(self) -> Engine:
@@ -92,6 +92,7 @@ class SqliteFile:
             raise StorageError(f"cannot open {self.label} ({error.strerror}): check name and permissions.") from None
         if not stat.S_ISREG(found.st_mode):
             raise StorageError(f"{self.label} is a folder or a device: give the name of a file.")
+        # Never by opening it: closing the file would take away the locks that SQLite holds on it in this process.
         if not os.access(self.path, os.R_OK):
             raise StorageError(f"you are not allowed to read {self.label}: ask its owner for permission.")
         if found.st_size == 0:
