@@ -171,10 +171,10 @@ def _kind(values: pa.ChunkedArray) -> tuple[str, str]:
 def _kind_of_text(known: pa.ChunkedArray, *, constant_possible: bool) -> tuple[str, str]:
     distinct = len(pc.unique(known))
     sample = [str(v) for v in known.slice(0, _LOOK_AT).to_pylist()]
-    if sum(_DATE.match(v) is not None for v in sample) > _MOSTLY * len(sample):
+    if sum(_DATE.match(v) is not None for v in sample) >= _MOSTLY * len(sample):
         return "refused", "dates: use an age or a number of days instead"
     numbers = [v for v in sample if _is_number(v)]
-    if len(numbers) > _MOSTLY * len(sample):
+    if len(numbers) >= _MOSTLY * len(sample):
         example = next((v for v in sample if not _is_number(v)), sample[0])
         return "refused", f"text where numbers belong, for example {example!r}"
     if distinct > max(_MAX_LEVELS, len(known) // 2):

@@ -215,10 +215,10 @@ def _dialect(sample: str) -> tuple[str, str]:
 
 
 def _in_plain_words(error: Exception) -> str:
-    found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
+    found = re.search(r"Expected (\d+) columns, got (\d+): (.*)", str(error))
     if found:
         return (
-            f"row {found[1]} has {found[3]} cells where the header has {found[2]}. "
+            f"a row has {found[2]} cells where the header has {found[1]}: {found[3][:60]!r}. "
             "Was the file cut short, or does a cell hold the delimiter without quotes?"
         )
     return _first_line(error)
