@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from causalbald._spreadsheet import safe_cell
 from causalbald.campaign.columns import MISSING, OTHER, Column, encode, feature_names, find_columns, to_numbers
-from causalbald.campaign.tables import as_frame, read_table, safe_cell, write_table
+from causalbald.campaign.tables import as_frame, read_table, write_table
 from causalbald.errors import InputError
 
 ROWS = [{"id": "007", "age": 41.5, "sex": "f"}, {"id": "008", "age": None, "sex": "m"}]
@@ -84,7 +85,7 @@ def test_parquet_and_excel(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("t.csv", b"", "empty"),
-        ("t.csv", b"a,b\n1,2\n3\n", "row 3 has 1 cells where the header has 2"),
+        ("t.csv", b"a,b\n1,2\n3\n", "a row has 1 cells where the header has 2: '3'"),
         ("t.csv", b"a,a\n1,2\n", "more than one column 'a'"),
         ("t.csv", b"a,\n1,2\n", "without a name"),
         ("t.csv", b"\x00\x01\x02\x03", "not a text file"),

@@ -18,6 +18,7 @@ from causalbald.campaign.state import State
 _LITTLE_GAIN = 0.02
 _LITTLE_DRIFT = 0.02
 _MOSTLY_SETTLED = 0.9
+_BATCHES = 3
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Advice:
     ``expected_error`` is the root mean square, over people, of the belief's spread about their effects: the error one
     has to expect if the model is right. ``after_pending`` is what it will be once pending outcomes are told, and
     ``after_next`` once the next batch is, too; both are known before any outcome is. ``drift`` is the share of people
-    whose recommendation has changed since the last batch was asked for. None means that it cannot be said yet.
+    whose recommendation has changed over the last three batches. None means that it cannot be said yet; stopping is not
+    advised before it can, since early beliefs tend to be too sure of themselves.
     """
 
     verdict: str
@@ -61,7 +63,7 @@ def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Call
             f"{after_next:.3g} ({gain:.0%})."
         )
     if drift is not None:
-        reasons.append(f"the recommendation has changed for {drift:.0%} of people since the last batch.")
+        reasons.append(f"the recommendation has changed for {drift:.0%} of people over the last {_BATCHES} batches.")
     if left is not None:
         reasons.append(f"{left:g} of the budget of {settings.budget:g} is left.")
     verdict = _verdict(gain, settled, drift, left, available)
@@ -97,8 +99,8 @@ def _errors(belief: Belief, state: State, size: int) -> tuple[float, float]:
 
 
 def _drift(state: State, policy: str) -> float | None:
-    """Return the share of the sample whose recommendation differs from that at the last batch with a model."""
-    earlier = [r["belief"] for r in state.rounds if r.get("belief")]
-    if not earlier or len(earlier[-1]["policy"]) != len(policy):
+    """Return the share of the sample whose recommendation was another one when one of the last batches was chosen."""
+    earlier = [r["belief"]["policy"] for r in state.rounds if r.get("belief")][-_BATCHES:]
+    if len(earlier) < _BATCHES:
         return None
-    return float(np.mean([a != b for a, b in zip(earlier[-1]["policy"], policy, strict=True)]))
+    return float(np.mean([len(set(choices)) > 1 for choices in zip(policy, *earlier, strict=True)]))

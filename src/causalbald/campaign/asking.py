@@ -82,9 +82,10 @@ def _first_batch(pool: Pool, settings: Settings, offer: _Offer, measured: Positi
         chosen += picked
         name = settings.arm_names[arm]
         why += [f"before a model can say more: stands for {n} people like this under {name}" for n in sizes]
-    order = np.asarray(_alternating(quota))
-    order = order[loop.affordable(np.asarray(chosen)[order], pool.cost, offer.budget)]
-    return _entries(pool, np.asarray(chosen)[order], "spread", [why[k] for k in order])
+    order = np.asarray(_alternating(quota), dtype=np.intp)
+    positions = np.asarray(chosen, dtype=np.intp)
+    order = order[loop.affordable(positions[order], pool.cost, offer.budget)]
+    return _entries(pool, positions[order], "spread", [why[k] for k in order])
 
 
 def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import pyarrow as pa
 
 from causalbald import __version__
-from causalbald._validation import check_int, check_number
+from causalbald._validation import check_choice, check_int, check_number
 from causalbald.campaign import exchange
 from causalbald.campaign.columns import Column
 from causalbald.campaign.events import Draft, Event
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from causalbald.campaign.setup import Preparation
 
 Place = str | os.PathLike[str] | Storage
+Frames = Literal["pandas", "polars", "pyarrow"]
 
 
 class Campaign:
@@ -42,11 +43,14 @@ class Campaign:
     ----------
     where : path, URL or Storage
         A file, or ``postgresql://user@host/database#name``.
+    frames : "pandas", "polars" or "pyarrow"
+        Kind of the tables that are returned, unless a call is given a table of another kind.
     """
 
-    def __init__(self, where: Place) -> None:
+    def __init__(self, where: Place, *, frames: Frames = "pandas") -> None:
         self.storage = where if isinstance(where, Storage) else open_storage(where)
-        self._backend: Any = None
+        check_choice(frames, "frames", get_args(Frames))
+        self._backend: Any = frames
         self._state = State()
         self._belief: tuple[int, Belief] | None = None
         self._refresh()
@@ -350,7 +354,8 @@ class Campaign:
 
         self._refresh()
         found = read_table(table, text=[self.settings.id])
-        return as_frame(conclusions.predict(self._current_belief(), found, self.columns, alpha), found.backend)
+        effects = conclusions.predict(self._current_belief(), found, self.columns, alpha)
+        return as_frame(effects, found.backend or self._backend)
 
     def advice(self, n: int = 10) -> Advice:
         """Say whether to go on: what the next ``n`` measurements would teach, what is settled, what has changed."""
@@ -360,7 +365,7 @@ class Campaign:
 
     def status(self) -> dict[str, Any]:
         """Return counts by state and arm, rounds, and money; needs no model."""
-        from causalbald.campaign.conclusions import status
+        from causalbald.campaign.status import status
 
         return status(self.state, self.pool, self.settings)
 

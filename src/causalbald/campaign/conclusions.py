@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from causalbald import loop
@@ -16,7 +17,6 @@ from causalbald._typing import Array, Positions
 from causalbald.campaign.belief import Average, Belief, Effects
 from causalbald.campaign.columns import Column, encode
 from causalbald.campaign.pool import Pool
-from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.campaign.tables import TableIn
 from causalbald.diagnostics.representativeness import group_values
@@ -78,15 +78,9 @@ def average(belief: Belief, alpha: float) -> Average:
 @one_thread()
 def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
     """Return the average effect of each group of a column of the pool: group, units, effect, sd, lower, upper."""
-    try:
-        values = belief.pool.table([by])[by]
-    except (pa.ArrowInvalid, KeyError):
-        raise InputError(
-            f"there is no column {by!r} in this campaign: groups are by covariates and protected columns."
-        ) from None
-    groups = np.asarray(group_values(values.to_pandas()), dtype=object)
-    names = list(dict.fromkeys(sorted(map(str, groups))))
-    weights = np.array([[g == name for g in map(str, groups)] for name in names], dtype=np.float64)
+    groups = groups_of(belief.pool, by)
+    names = list(groups.categories)
+    weights = (np.asarray(groups.codes) == np.arange(len(names))[:, None]).astype(np.float64)
     counts = weights.sum(axis=1)
     found = belief.averages(belief.pool.x, weights / counts[:, None], alpha)
     return pa.table(
@@ -96,6 +90,17 @@ def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
             **{name: [getattr(a, name) for a in found] for name in ("effect", "sd", "lower", "upper")},
         }
     )
+
+
+def groups_of(pool: Pool, by: str) -> pd.Categorical[str]:
+    """Return the group of each unit by a column of the pool, in order; numbers are cut into fifths."""
+    try:
+        values = pool.table([by])[by]
+    except (pa.ArrowInvalid, KeyError):
+        raise InputError(
+            f"there is no column {by!r} in this campaign: groups are by covariates and protected columns."
+        ) from None
+    return group_values(values.to_pandas())
 
 
 @one_thread()
@@ -125,39 +130,6 @@ def predict(belief: Belief, table: TableIn, columns: Sequence[Column], alpha: fl
     ids = {name: table.data[name]} if name in table.data.column_names else {}
     treat = pa.array(list(belief.settings.arms)).take(pa.array(belief.treats(found).astype(np.int64)))
     return pa.table(ids | _effect_columns(found) | {"recommended": treat})
-
-
-def status(state: State, pool: Pool, settings: Settings) -> dict[str, Any]:
-    """Return counts by state and arm, rounds and money."""
-    known = {
-        "measured": list(state.outcomes),
-        "pending": [u for u in state.pending if u not in state.outcomes],
-        "failed": list(state.failed),
-        "withdrawn": [u for u in state.withdrawn if u not in state.outcomes],
-    }
-    by_arm = {name: _per_arm(pool, units) for name, units in known.items()}
-    everyone = np.bincount(pool.arm, minlength=2)
-    # Failed units can be asked for again.
-    by_arm["available"] = everyone - by_arm["measured"] - by_arm["pending"] - by_arm["withdrawn"]
-    by_arm["all"] = everyone
-    left = None if settings.budget is None else settings.budget - state.spent
-    return {
-        "units": {
-            name: {"all": int(counts.sum())} | dict(zip(settings.arm_names, counts.tolist(), strict=True))
-            for name, counts in by_arm.items()
-        },
-        "rounds": len(state.rounds),
-        "asked": state.asked,
-        "spent": state.spent,
-        "budget": settings.budget,
-        "left": left,
-        "events": state.number,
-    }
-
-
-def _per_arm(pool: Pool, units: Sequence[str]) -> Positions:
-    where = pool.units.positions(units)
-    return np.bincount(pool.arm[where], minlength=2)
 
 
 def _where(pool: Pool, ids: Sequence[str] | None) -> Positions:

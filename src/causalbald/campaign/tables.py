@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causalbald._spreadsheet import safe_cell
 from causalbald.errors import InputError
 
 _SAMPLE = 1 << 18
@@ -21,9 +22,6 @@ _MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
 _EXCEL = (".xlsx", ".xlsm")
-# A spreadsheet would run cells that begin so; quoting them keeps them text.
-_FORMULA = re.compile(r"^[=+\-@\t\r]")
-_NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,8 @@ def read_table(source: Any, *, text: Sequence[str] = ()) -> TableIn:
 
 def as_frame(data: pa.Table, backend: Any) -> Any:
     """Return a table as the kind of frame that ``backend`` names; pandas if it is None."""
+    if backend == "pyarrow":
+        return data
     import narwhals as nw
 
     return nw.from_arrow(data, backend=backend or "pandas").to_native()
@@ -61,11 +61,16 @@ def as_frame(data: pa.Table, backend: Any) -> Any:
 def write_csv(data: pa.Table, path: Path) -> None:
     """Write a table as CSV; text that a spreadsheet would take for a formula gets a leading apostrophe."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([safe_cell(n) for n in data.column_names])
-        for batch in data.to_batches(max_chunksize=10_000):
-            columns = [column.to_pylist() for column in batch.columns]
-            writer.writerows([["" if v is None else safe_cell(v) for v in row] for row in zip(*columns, strict=True)])
+        write_rows(data, file)
+
+
+def write_rows(data: pa.Table, file: TextIO) -> None:
+    """Write a table as :func:`write_csv` does, into an open file."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([safe_cell(n) for n in data.column_names])
+    for batch in data.to_batches(max_chunksize=10_000):
+        columns = [column.to_pylist() for column in batch.columns]
+        writer.writerows([["" if v is None else safe_cell(v) for v in row] for row in zip(*columns, strict=True)])
 
 
 def write_table(data: pa.Table, path: Path) -> None:
@@ -78,13 +83,6 @@ def write_table(data: pa.Table, path: Path) -> None:
         write_csv(data, path)
     else:
         raise InputError(f"cannot write {path.name!r}: choose a name that ends with .csv or .parquet.")
-
-
-def safe_cell(value: Any) -> Any:
-    """Return a cell that no spreadsheet runs as a formula; numbers stay numbers."""
-    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.match(value):
-        return "'" + value
-    return value
 
 
 def _read_frame(source: Any) -> TableIn:
@@ -148,18 +146,20 @@ def _read_csv(path: Path, text: Sequence[str]) -> pa.Table:
     if not sample.strip():
         raise InputError(f"{path.name} is empty.")
     delimiter, decimal = _dialect(sample)
-    kinds: dict[str, pa.DataType] = dict.fromkeys(text, pa.string())
+    kinds: dict[str, pa.DataType] = dict.fromkeys([*text, *map(safe_cell, text)], pa.string())
     while True:
         convert = arrow_csv.ConvertOptions(
             null_values=_MISSING, strings_can_be_null=True, column_types=kinds, decimal_point=decimal
         )
         try:
-            return arrow_csv.read_csv(
+            table = arrow_csv.read_csv(
                 path,
                 read_options=arrow_csv.ReadOptions(block_size=_BLOCK, encoding=encoding),
                 parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 convert_options=convert,
             )
+            # An apostrophe that write_csv has put before a name is taken off again.
+            return table.rename_columns([n[1:] if safe_cell(n[1:]) == n else n for n in table.column_names])
         except pa.ArrowInvalid as error:
             if not _widened(kinds, str(error), sample, delimiter):
                 raise InputError(f"{path.name} cannot be read as CSV: {_in_plain_words(error)}") from None

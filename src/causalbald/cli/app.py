@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -129,6 +130,54 @@ def show(
     check_folder(output)
     use_data_dir(data_dir)
     save_figure(draw_benchmark(load(name, seed)), output)
+
+
+class Study(StrEnum):
+    """Real studies whose table ships with the package."""
+
+    NHEFS = "nhefs"
+
+
+StudyName = Annotated[Study, typer.Argument(metavar="NAME", help="nhefs: smokers of 1971, some of whom quit.")]
+
+
+@datasets_app.command(epilog="Example: causalbald datasets table nhefs -o people.csv")
+def table(
+    name: StudyName,
+    output: Annotated[Path, typer.Option("-o", "--output", help="CSV file to write.")],
+    outcomes: Annotated[bool, typer.Option("--outcomes", help="With the outcomes, as far as they are known.")] = False,
+) -> None:
+    """Write the people of a real study as a table: who they are and which treatment each of them got."""
+    from causalbald.datasets.nhefs import load_nhefs
+
+    check_folder(output)
+    people = load_nhefs(outcomes)
+    people.to_csv(output, index=False, float_format="%g")
+    stderr.print(f"{len(people):,} people of {name.value}: {escape(str(output.resolve()))}", soft_wrap=True)
+
+
+@datasets_app.command(epilog="Example: causalbald datasets measure nhefs batch.csv -o results.csv --failed lost.csv")
+def measure(
+    name: StudyName,
+    batch: Annotated[Path, typer.Argument(metavar="BATCH", help="Table with the ids of the people to measure.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="CSV file to write: ids and measured outcomes.")],
+    failed: Annotated[Path | None, typer.Option(help="CSV file to write: ids of those not measured.")] = None,
+) -> None:
+    """Look up the outcomes of a batch of people, as a follow-up visit would find them."""
+    from causalbald.campaign.tables import column, read_table
+    from causalbald.datasets.nhefs import ID, OUTCOME, follow_up
+
+    check_folder(output)
+    check_folder(failed)
+    found = follow_up(column(read_table(batch, text=[ID]).data, ID, "id").to_pylist())
+    lost = found[OUTCOME].isna()
+    found[~lost].to_csv(output, index=False, float_format="%g")
+    stderr.print(f"{(~lost).sum():,} of {len(found):,} measured: {escape(str(output.resolve()))}", soft_wrap=True)
+    if failed is not None:
+        found.loc[lost, [ID]].to_csv(failed, index=False)
+    if lost.any():
+        where = "" if failed is None else f": {escape(str(failed.resolve()))}"
+        stderr.print(f"{lost.sum():,} could not be measured{where}", soft_wrap=True)
 
 
 @app.command(

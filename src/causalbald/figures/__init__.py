@@ -10,6 +10,7 @@ from causalbald.figures.datasets import digits, draw_benchmark, observational
 from causalbald.figures.evolution import Study, evolution
 from causalbald.figures.overlap import overlap
 from causalbald.figures.style import ARM_COLOURS, Look, look, looks
+from causalbald.figures.support import draw_balance, draw_support
 
 __all__ = [
     "ARM_COLOURS",
@@ -21,7 +22,9 @@ __all__ = [
     "calibration",
     "convergence",
     "digits",
+    "draw_balance",
     "draw_benchmark",
+    "draw_support",
     "evolution",
     "look",
     "looks",

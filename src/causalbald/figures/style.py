@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
 
 # Okabe and Ito's palette, which stays distinct under the common kinds of colour blindness.
 _BLUE, _VERMILION, _GREEN, _PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -16,6 +18,8 @@ _ORANGE, _SKY, _GREY, _BLACK = "#E69F00", "#56B4E9", "#7F7F7F", "#000000"
 
 ARM_COLOURS = (_BLUE, _VERMILION)
 ARM_NAMES = ("control", "treated")
+LONGEST_NAME = 40
+_NO_GLYPH = "□"
 
 
 class Look(NamedTuple):
@@ -82,3 +86,19 @@ def house_style() -> Iterator[None]:
 def new_figure(width: float, height: float) -> Figure:
     """Return a figure that no global state knows of, so that nothing needs closing."""
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def plain(text: object, limit: int = LONGEST_NAME) -> str:
+    """Return what a user wrote for a figure: cut, no mathematics, and a box for every character without a glyph."""
+    written = str(text)
+    cut = written if len(written) <= limit else f"{written[: limit - 1]}…"
+    return "".join(c if _drawn(c) else _NO_GLYPH for c in cut).replace("$", r"\$")
+
+
+@cache
+def _drawn(character: str) -> bool:
+    """Whether the fonts of figures, regular and bold, can draw a character."""
+    if not character.isprintable():
+        return False
+    fonts = (get_font(findfont(FontProperties(weight=weight))) for weight in ("normal", "bold"))  # type: ignore[arg-type]
+    return all(font.get_char_index(ord(character)) for font in fonts)
