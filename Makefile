@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install demo test lint docs bench bench-images quality slow clean
+.PHONY: install demo test lint docs bench bench-images quality slow stress clean
 
 install: $(STAMP)
 
@@ -37,6 +37,9 @@ quality: install
 	$(BIN)/python benchmarks/quality.py
 	$(BIN)/python benchmarks/model_quality.py
 	$(BIN)/python benchmarks/stopping.py
+
+stress: install
+	$(BIN)/python -m tests.stress --kills 200 --outcomes 1000
 
 slow: install
 	$(BIN)/python -m pytest -m slow

@@ -17,11 +17,10 @@ from causalbald._validation import (
     check_treatment,
     check_vector,
 )
-from causalbald.models.base import CateEstimator
+from causalbald.models.base import CHUNK, CateEstimator
 from causalbald.selection import select, select_greedy
 
 Batch = Literal["softmax", "greedy"]
-_CHUNK = 4096
 
 
 def score_pool(
@@ -42,8 +41,8 @@ def score_pool(
     if not function.pointwise:
         return function(model.posterior(x), arm, propensity=pi, targets=targets, rng=rng)
     scores = []
-    for start in range(0, len(x), _CHUNK):
-        rows = slice(start, start + _CHUNK)
+    for start in range(0, len(x), CHUNK):
+        rows = slice(start, start + CHUNK)
         part = None if pi is None else pi[rows]
         scores.append(function(model.posterior(x[rows], joint=False), arm[rows], propensity=part, rng=rng))
     return np.concatenate(scores)
@@ -123,7 +122,7 @@ def choose(
     if batch == "softmax":
         t = function.temperature if temperature is None else temperature
         chosen = select(importance(), size, temperature=t, rng=rng)
-        return chosen[_affordable(chosen, price, budget)]
+        return chosen[affordable(chosen, price, budget)]
     limit = max(shortlist, 10 * size)
     rows = np.arange(len(x))  # scores with targets need all of them
     if function.pointwise:
@@ -155,7 +154,7 @@ def _shortlist(scores: Array, limit: int, temperature: float, rng: np.random.Gen
     return np.sort(np.concatenate([best, select(rest, limit - len(best), temperature=temperature, rng=rng)]))
 
 
-def _affordable(chosen: Positions, price: Array | None, budget: float | None) -> Positions:
+def affordable(chosen: Positions, price: Array | None, budget: float | None) -> Positions:
     """Return which of the chosen can be paid, first come first served."""
     if budget is None:
         return np.arange(len(chosen))

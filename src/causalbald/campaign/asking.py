@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -154,10 +155,13 @@ def _medoids(
     if count == 0:
         return [], []
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
     sample = own if len(own) <= _ENOUGH_TO_CLUSTER else rng.choice(own, size=_ENOUGH_TO_CLUSTER, replace=False)
     clusters = min(count + len(taken), len(sample))
-    found = KMeans(clusters, n_init=1, random_state=int(rng.integers(2**31))).fit(z[sample])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # clusters without members, where people are alike
+        found = KMeans(clusters, n_init=1, random_state=int(rng.integers(2**31))).fit(z[sample])
     covered = set(found.predict(z[taken]).tolist()) if len(taken) else set()
     sizes = np.bincount(found.labels_, minlength=clusters)
     order = sorted(range(clusters), key=lambda c: (c in covered, -sizes[c], c))

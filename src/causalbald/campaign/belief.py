@@ -22,7 +22,7 @@ from causalbald.posterior import Posterior
 
 Mask = NDArray[np.bool_]
 SURE = 0.95
-_CHUNK = 4096
+_CHUNK = 1024
 _SAMPLE = 1000
 _ENOUGH_PER_ARM = 2
 

@@ -39,12 +39,12 @@ class Pool:
     @cached_property
     def arm(self) -> Treatment:
         """Arm of each unit, 0 for control, (N,)."""
-        return np.asarray(self._facts["arm"].to_numpy(), dtype=np.intp)
+        return np.asarray(self._fact("arm"), dtype=np.intp)
 
     @cached_property
     def propensity(self) -> Array:
         """Estimated P(treated | x), (N,), each unit's from a model that has not seen its arm."""
-        return np.asarray(self._facts["propensity"].to_numpy(), dtype=np.float64)
+        return np.asarray(self._fact("propensity"), dtype=np.float64)
 
     @cached_property
     def cost(self) -> Array | None:
@@ -55,16 +55,19 @@ class Pool:
     @cached_property
     def x(self) -> Array:
         """Encoded covariates, (N, D)."""
-        parts = [encode(self._columns, part) for part in self._parts([c.name for c in self._columns])]
-        return np.concatenate(parts)
+        x = np.empty((self._rows, sum(len(c.features) for c in self._columns)))
+        start = 0
+        for part in self._parts([c.name for c in self._columns]):
+            x[start : start + len(part)] = encode(self._columns, part)
+            start += len(part)
+        return x
 
     def table(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of the user's table."""
         return pa.concat_tables(self._parts(names))
 
-    @cached_property
-    def _facts(self) -> pa.Table:
-        return _unpacked(self._storage.part("facts"))
+    def _fact(self, name: str) -> Any:
+        return _unpacked(self._storage.part("facts"), [name])[name].to_numpy()
 
     def _parts(self, names: Sequence[str]) -> Iterator[pa.Table]:
         for k in range(_part_count(self._rows)):
@@ -95,4 +98,4 @@ def _packed(table: pa.Table) -> bytes:
 
 
 def _unpacked(data: bytes, names: Any = None) -> pa.Table:
-    return pq.read_table(pa.BufferReader(data), columns=names)
+    return pq.ParquetFile(pa.BufferReader(data)).read(columns=names)  # read_table would import pyarrow.dataset

@@ -69,6 +69,8 @@ def prepare(
     table = found.data
     if table.num_columns > MAX_COLUMNS:
         raise InputError(f"{found.name} has {table.num_columns} columns, at most {MAX_COLUMNS} are possible.")
+    if not table.num_rows:
+        raise InputError(f"{found.name} has no rows: give one per person.")
     units = Units(id_text(column(table, id, "ids"), id), id)
     arms, arm = _arms(column(table, treatment, "treatment"), treatment, control, units)
     settings = Settings(

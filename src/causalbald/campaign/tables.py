@@ -98,11 +98,11 @@ def _read_frame(source: Any) -> TableIn:
         names = [str(c) for c in source.columns]
         repeated = next(c for c in names if names.count(c) > 1)
         raise InputError(f"the table has more than one column {repeated!r}: rename or drop one.") from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(f"a column of the table mixes kinds of values: {_first_line(error)}") from None
     except TypeError:
         kinds = "a path to a CSV, Parquet or Excel file, or a pandas, polars or Arrow table"
         raise InputError(f"cannot read a {type(source).__name__} as a table: give {kinds}.") from None
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"a column of the table mixes kinds of values: {_first_line(error)}") from None
 
 
 def _read_file(path: Path, text: Sequence[str]) -> pa.Table:

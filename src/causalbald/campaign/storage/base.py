@@ -13,7 +13,8 @@ Decide = Callable[[list[Event]], Sequence[Draft]]
 class Storage(ABC):
     """One campaign: named parts, written once when it is created, and events, which are only ever appended.
 
-    Every method that changes something is durable before it returns, and changes all or nothing.
+    Every method that changes something is durable before it returns, and changes all or nothing. Until the campaign is
+    created, by this object or another, all methods but ``create`` and ``close`` raise StorageError.
     """
 
     @abstractmethod
@@ -22,7 +23,7 @@ class Storage(ABC):
 
     @abstractmethod
     def part(self, name: str) -> bytes:
-        """Return one part as it was written."""
+        """Return one part as it was written; raises StorageError if there is none of this name."""
 
     @abstractmethod
     def events(self, after: int = 0) -> list[Event]:
@@ -33,7 +34,8 @@ class Storage(ABC):
         """Record what ``decide`` returns; return all events above ``after``, the new ones included.
 
         ``decide`` gets the events above ``after`` that are recorded already. No other process can record anything
-        between this and what it returns. If it raises, nothing is recorded; it must not call the storage.
+        between this and what it returns. If it raises, nothing is recorded; it must not call the storage. If there are
+        fewer than ``after`` events, which happens when an older copy was restored, StorageError is raised.
         """
 
     @abstractmethod

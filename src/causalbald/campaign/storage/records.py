@@ -33,11 +33,11 @@ class Row:
 
 
 def to_rows(drafts: Sequence[Draft], last: int) -> list[Row]:
-    """Return events to be recorded now, with the numbers that follow ``last``."""
+    """Return events to be recorded, with the numbers that follow ``last``."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     for draft in drafts:
         _require_name("the kind of an event", draft.kind)
-    return [Row(last + k, now, draft.kind, _to_json(draft)) for k, draft in enumerate(drafts, start=1)]
+    return [Row(last + k, draft.time or now, draft.kind, _to_json(draft)) for k, draft in enumerate(drafts, start=1)]
 
 
 def require_part(name: str, data: bytes) -> None:

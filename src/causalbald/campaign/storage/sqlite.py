@@ -132,7 +132,7 @@ class SqliteFile:
         except DBAPIError as error:
             code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
             # The lowest byte is the kind of error; the others say more than anybody can act on.
-            reason = _REASONS.get(code & 0xFF, f"cannot be read or written, SQLite says «{error.orig}»: check the disk")
+            reason = _REASONS.get(code & 0xFF, f"cannot be read or written, SQLite says «{error.orig}»: restore a copy")
             raise StorageError(f"{self.label} {reason}.") from None
 
 
