@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from causalbald import (
         acquisition,
+        campaign,
         datasets,
+        diagnostics,
         errors,
         experiments,
         figures,
@@ -22,14 +24,18 @@ if TYPE_CHECKING:
         selection,
         testing,
     )
+    from causalbald.campaign import Campaign
     from causalbald.posterior import Posterior
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Campaign",
     "Posterior",
     "acquisition",
+    "campaign",
     "datasets",
+    "diagnostics",
     "errors",
     "experiments",
     "figures",
@@ -41,10 +47,12 @@ __all__ = [
     "testing",
 ]
 
+_CLASSES = {"Campaign": "causalbald.campaign", "Posterior": "causalbald.posterior"}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "Posterior":
-        return importlib.import_module("causalbald.posterior").Posterior
+    if name in _CLASSES:
+        return getattr(importlib.import_module(_CLASSES[name]), name)
     if name in __all__:
         return importlib.import_module(f"causalbald.{name}")
     raise AttributeError(f"module 'causalbald' has no attribute {name!r}")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from causalbald import loop
 from causalbald._threads import one_thread
-from causalbald.campaign.asking import batch_rule, propose
+from causalbald.campaign.asking import propose
 from causalbald.campaign.belief import Belief, lacking_arm
 from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
@@ -55,7 +56,7 @@ def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Call
     settled = float(str(now["settled"]))
     reasons = [f"for {settled:.0%} of people it is settled at 95 % whether the treatment is worthwhile."]
     error, after_pending, after_next, gain = float(str(now["expected_error"])), None, None, None
-    if batch_rule(known) == "greedy":  # five members cannot say what further outcomes would teach
+    if loop.batch_rule(known.model, pool.x) == "greedy":  # five members cannot say what further outcomes would teach
         after_pending, after_next = _errors(known, state, size)
         gain = 1 - after_next / after_pending if after_pending > 0 else 0.0
         reasons.append(

@@ -17,9 +17,8 @@ from causalbald.campaign.belief import Belief, lacking_arm
 from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
-from causalbald.diagnostics.support import OVERLAP
+from causalbald.diagnostics.support import is_outside
 from causalbald.errors import InputError
-from causalbald.selection import MIN_DRAWS_FOR_GREEDY
 
 _ENOUGH_TO_CLUSTER = 20_000
 
@@ -101,7 +100,7 @@ def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
         offer.size,
         available=offer.available,
         rng=offer.rng,
-        batch=batch_rule(belief),
+        batch="auto",
         pending=offer.waiting,
         propensity=pool.propensity,
         cost=pool.cost,
@@ -110,12 +109,6 @@ def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
     )
     entries = _entries(pool, chosen, "score", _explain(belief, scores, offer.available, chosen))
     return [entry | {"score": float(scores[k])} for entry, k in zip(entries, chosen, strict=True)]
-
-
-def batch_rule(belief: Belief) -> loop.Batch:
-    """Greedy where the belief says how units hang together, else softmax."""
-    draws = belief.model.posterior(belief.pool.x[:1]).n_draws
-    return "greedy" if draws is None or draws >= MIN_DRAWS_FOR_GREEDY else "softmax"
 
 
 def _audits(
@@ -202,10 +195,9 @@ def _explain(belief: Belief, scores: Array, available: Positions, chosen: Positi
 
 def _entries(pool: Pool, chosen: Positions, by: str, why: Sequence[str]) -> list[dict[str, Any]]:
     pi = pool.propensity[chosen]
-    outside = (pi < OVERLAP[0]) | (pi > OVERLAP[1])
     entries: list[dict[str, Any]] = [
         {"id": unit, "by": by, "arm": int(a), "why": words, "propensity": float(p), "outside_support": bool(o)}
-        for unit, a, words, p, o in zip(pool.units.at(chosen), pool.arm[chosen], why, pi, outside, strict=True)
+        for unit, a, words, p, o in zip(pool.units.at(chosen), pool.arm[chosen], why, pi, is_outside(pi), strict=True)
     ]
     if pool.cost is None:
         return entries

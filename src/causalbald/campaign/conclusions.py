@@ -20,7 +20,7 @@ from causalbald.campaign.pool import Pool
 from causalbald.campaign.state import State
 from causalbald.campaign.tables import TableIn
 from causalbald.diagnostics.representativeness import group_values
-from causalbald.diagnostics.support import OVERLAP
+from causalbald.diagnostics.support import is_outside
 from causalbald.errors import InputError
 
 
@@ -142,7 +142,5 @@ def _effect_columns(found: Effects) -> dict[str, Array]:
 
 def _table(belief: Belief, where: Positions, columns: dict[str, Any]) -> pa.Table:
     pool = belief.pool
-    propensity = pool.propensity[where]
-    outside = (propensity < OVERLAP[0]) | (propensity > OVERLAP[1])
     ids = {belief.settings.id: pool.units.column(pool.units.at(where))}
-    return pa.table(ids | columns | {"outside_support": outside})
+    return pa.table(ids | columns | {"outside_support": is_outside(pool.propensity[where])})

@@ -90,12 +90,17 @@ class Separation:
         )
 
 
+def is_outside(propensity: Array) -> NDArray[np.bool_]:
+    """Return whose P(treated | x) (N,) leaves too few people of the other arm to compare with, (N,)."""
+    return (propensity < OVERLAP[0]) | (propensity > OVERLAP[1])
+
+
 def common_support(propensity: ArrayLike, treatment: ArrayLike) -> Support:
     """Return who is outside common support, by P(treated | x) (N,) and arm (N,)."""
     pi, t = _checked(propensity, treatment)
     low = np.array([pi[t == arm].min() for arm in (1, 0)])[t]
     high = np.array([pi[t == arm].max() for arm in (1, 0)])[t]
-    return Support((pi < OVERLAP[0]) | (pi > OVERLAP[1]), (pi < low) | (pi > high), t)
+    return Support(is_outside(pi), (pi < low) | (pi > high), t)
 
 
 def separation(propensity: ArrayLike, treatment: ArrayLike) -> Separation:

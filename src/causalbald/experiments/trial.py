@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,11 @@ from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions, Treatment
 from causalbald._validation import check_both_arms, check_int, check_probability
 from causalbald.datasets import Benchmark, Split
+from causalbald.diagnostics.support import is_outside
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, PropensityNetwork, make_model
 
 Track = Literal["paid", "paper"]
-OVERLAP = (0.1, 0.9)
 
 
 @dataclass
@@ -53,6 +53,7 @@ def run_trial(
     seed: int,
     track: Track = "paid",
     propensity: Array | None = None,
+    cost: Array | None = None,
     state: TrialState | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
@@ -77,6 +78,9 @@ def run_trial(
         untempered, as the original experiments did; ``paid`` counts every outcome that is looked at.
     propensity : (N,), optional
         P(treated | x) of the pool, to be used instead of an estimate.
+    cost : (N,), optional
+        Of measuring each unit. A batch then takes as many units as can be paid from what ``batch_size`` units cost on
+        average, chosen by importance per cost.
     state : TrialState, optional
         Where an earlier run of the same trial stopped: it goes on there, with the result of an uninterrupted one.
         Kept up to date after each fit, before ``progress`` is called.
@@ -90,8 +94,8 @@ def run_trial(
         seconds_fit, seconds_score``. Errors and coverage are those of the test split. ``overlap_share`` is the share
         of all measured units whose propensity (true where known, else estimated) lies in [0.1, 0.9]. The widths are
         mean widths of 95 % intervals for the effect, of test units whose true propensity lies inside and outside
-        [0.1, 0.9], where the benchmark knows it. ``attrs["acquired"]`` holds the pool positions acquired before
-        each fit, a list per row.
+        [0.1, 0.9], where the benchmark knows it. With ``cost`` also ``spent``. ``attrs["acquired"]`` holds the pool
+        positions acquired before each fit, a list per row.
     """
     pool = benchmark.pool
     function = acq.get(acquisition)
@@ -114,21 +118,27 @@ def run_trial(
         fitted = _fit(template, benchmark, measured, track)
         fit_done = perf_counter()
         if step < steps:
+            available = np.setdiff1d(np.arange(len(pool)), measured)
+            planned = warm_start + batch_size * (step + 1)
+            size, budget = (batch_size, None) if cost is None else _paid(planned, cost, measured, available)
             chosen = loop.choose(
                 fitted,
                 pool.x,
                 pool.t,
                 function,
-                batch_size,
-                available=np.setdiff1d(np.arange(len(pool)), measured),
+                size,
+                available=available,
                 rng=generator(seed, "choose", step),
                 batch=batch,
                 temperature=temperature,
                 propensity=weight,
+                cost=cost,
+                budget=budget,
             )
             acquired.append(chosen.tolist())
         seconds = {"seconds_fit": fit_done - started, "seconds_score": perf_counter() - fit_done}
-        state.rows.append({"step": step, **_describe(fitted, benchmark, measured, propensity), **seconds})
+        spent = {} if cost is None else {"spent": float(cost[measured].sum())}
+        state.rows.append({"step": step, **_describe(fitted, benchmark, measured, propensity), **spent, **seconds})
         if progress is not None:
             progress(step + 1, steps + 1)
     return state.table()
@@ -156,6 +166,12 @@ def warm_start_positions(treatment: Treatment, size: int, seed: int) -> Position
     return first
 
 
+def _paid(planned: int, cost: Array, measured: Positions, available: Positions) -> tuple[int, float]:
+    """Return how many units the next batch may have at most, and what is left of the money for ``planned`` units."""
+    left = planned * float(cost.mean()) - float(cost[measured].sum())
+    return int(np.clip(left / cost[available].min(initial=np.inf), 0, len(available))), left
+
+
 def _fit(template: CateEstimator, benchmark: Benchmark, measured: Positions, track: Track) -> CateEstimator:
     known, free = benchmark.pool.take(measured), benchmark.validation
     validation = (free.y, free.t, free.x) if track == "paper" else None
@@ -172,7 +188,7 @@ def _describe(
     propensity = pool.propensity if pool.propensity is not None else estimated
     assert propensity is not None
     known = test.propensity
-    inside = None if known is None else _overlaps(known)
+    inside = None if known is None else ~is_outside(known)
     return {
         "labels": len(measured),
         "pehe": metrics.sqrt_pehe(effect, truth),
@@ -180,13 +196,9 @@ def _describe(
         "coverage95": metrics.interval_coverage(lower, upper, truth),
         "width_inside": float("nan") if inside is None else _mean((upper - lower)[inside]),
         "width_outside": float("nan") if inside is None else _mean((upper - lower)[~inside]),
-        "overlap_share": float(_overlaps(propensity[measured]).mean()),
+        "overlap_share": float((~is_outside(propensity[measured])).mean()),
         "treated_share": float(pool.t[measured].mean()),
     }
-
-
-def _overlaps(propensity: Array) -> Any:
-    return (propensity >= OVERLAP[0]) & (propensity <= OVERLAP[1])
 
 
 def _mean(values: Array) -> float:

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_int
 from causalbald.datasets import Benchmark, Split
+from causalbald.diagnostics.support import OVERLAP, is_outside
 from causalbald.errors import InputError
 from causalbald.figures.bias import _densities
 from causalbald.figures.style import ARM_COLOURS, ARM_NAMES, house_style, new_figure
 from causalbald.models import PropensityModel
 
-OVERLAP = (0.1, 0.9)
 MAX_DOTS = 800
 MAX_COVARIATES = 30
 _MARKERS = ("x", "o")
@@ -154,7 +154,7 @@ def _shade(split: Split, at: Array, grid: Array, axes: Any) -> None:
     if split.propensity is None:
         return
     pi = _along(grid, at, split.propensity)
-    outside = (pi < OVERLAP[0]) | (pi > OVERLAP[1])
+    outside = is_outside(pi)
     label = f"P(treated) outside [{OVERLAP[0]}, {OVERLAP[1]}]"
     where: dict[str, Any] = {"where": outside, "transform": axes.get_xaxis_transform(), "label": label}
     axes.fill_between(grid, 0, 1, color="grey", alpha=0.15, linewidth=0, **where)

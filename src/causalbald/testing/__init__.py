@@ -2,5 +2,6 @@
 
 from causalbald.testing.conformance import check_acquisition, check_dataset, check_model
 from causalbald.testing.fake import FakePosterior
+from causalbald.testing.storage import check_storage
 
-__all__ = ["FakePosterior", "check_acquisition", "check_dataset", "check_model"]
+__all__ = ["FakePosterior", "check_acquisition", "check_dataset", "check_model", "check_storage"]
