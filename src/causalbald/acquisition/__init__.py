@@ -12,10 +12,13 @@ from causalbald.acquisition.paper import (
     type_s,
 )
 from causalbald.acquisition.registry import Acquisition, Targets, get, names, register, score
+from causalbald.acquisition.targeted import epig_mu, epig_tau, regret, tau_vr
 
 __all__ = [
     "Acquisition",
     "Targets",
+    "epig_mu",
+    "epig_tau",
     "get",
     "mu_bald",
     "mu_information",
@@ -25,8 +28,10 @@ __all__ = [
     "propensity_score",
     "random_score",
     "register",
+    "regret",
     "rho_bald",
     "score",
     "tau_bald",
+    "tau_vr",
     "type_s",
 ]

@@ -29,7 +29,7 @@ def _of_arm(values: Array, arm: Treatment) -> Array:
     return values[np.arange(len(values)), arm]
 
 
-@register("random")
+@register("random", per_cost=False)
 def random_score(posterior: Posterior, treatment: Treatment) -> Array:
     """Every unit counts the same."""
     return np.zeros(len(posterior))

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from causalbald._registry import Registry
 from causalbald._typing import Array, Positions
-from causalbald._validation import check_positions, check_probability, check_treatment, check_vector
+from causalbald._validation import check_number, check_positions, check_probability, check_treatment, check_vector
 from causalbald.errors import InputError
 from causalbald.posterior import Posterior
 
@@ -24,19 +24,25 @@ EXTRAS = ("propensity", "targets", "rng")
 
 @dataclass(frozen=True)
 class Targets:
-    """The population whose effects matter: positions in the posterior being scored, and weights summing to 1."""
+    """The population whose effects matter: positions in the posterior being scored, and weights summing to 1.
+
+    ``threshold`` is the effect at which the decision whom to treat changes.
+    """
 
     positions: Positions
     weights: Array
+    threshold: float = 0.0
 
     @classmethod
-    def of(cls, positions: ArrayLike, length: int, weights: ArrayLike | None = None) -> Targets:
+    def of(
+        cls, positions: ArrayLike, length: int, weights: ArrayLike | None = None, *, threshold: float = 0.0
+    ) -> Targets:
         """Return checked targets among ``length`` units; equal weights unless given, normalised to sum to 1."""
         index = check_positions(positions, length, "targets")
         w = np.ones(len(index)) if weights is None else check_vector(weights, "target weights", len(index))
         if len(index) == 0 or (w < 0).any() or w.sum() <= 0:
             raise InputError("targets need at least one unit, weights that are not negative and not all zero.")
-        return cls(index, w / w.sum())
+        return cls(index, w / w.sum(), check_number(threshold, "threshold"))
 
 
 @dataclass(frozen=True)
@@ -46,12 +52,13 @@ class Acquisition:
     ``function(posterior, treatment)`` returns scores (N,): the log of the importance of measuring each
     unit. It may ask for ``propensity``, ``targets`` or ``rng`` by naming them as keyword arguments. One that
     does not ask for ``targets`` must score each unit from that unit's own belief alone, so that large
-    pools can be scored in chunks.
+    pools can be scored in chunks. Unless ``per_cost`` is false, importance is divided by what a unit costs.
     """
 
     name: str
     function: Score
     temperature: float = 0.25
+    per_cost: bool = True
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -105,7 +112,7 @@ class Acquisition:
 _REGISTRY: Registry[Acquisition] = Registry("acquisition", "acquisition")
 
 
-def register(name: str, *, temperature: float = 0.25) -> Callable[[F], F]:
+def register(name: str, *, temperature: float = 0.25, per_cost: bool = True) -> Callable[[F], F]:
     """Give a score function a name: it then appears in CLI, tables, figures and conformance tests.
 
     Parameters
@@ -113,10 +120,12 @@ def register(name: str, *, temperature: float = 0.25) -> Callable[[F], F]:
     name : str
     temperature : float
         Default temperature of the softmax batch rule for this score.
+    per_cost : bool
+        Whether cheap units are preferred where units differ in cost.
     """
 
     def decorate(function: F) -> F:
-        _REGISTRY.add(name, Acquisition(name, function, temperature))
+        _REGISTRY.add(name, Acquisition(name, function, temperature, per_cost))
         return function
 
     return decorate

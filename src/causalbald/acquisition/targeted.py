@@ -1,0 +1,146 @@
+"""Targeted acquisition: what a unit's outcome would teach about the effects of everyone who matters.
+
+Notation: y is the outcome that unit i would give under its own arm t, v its variance of expectation and s2 its noise;
+C_j = Cov(mu_t(x_i), tau(x_j)) for targets j with weights w_j that sum to 1. For binary outcomes all of them are
+those of the best linear approximation. All are exact for Gaussian beliefs: measuring y moves E tau_j by C_j / (v + s2)
+times its surprise, and takes C_j² / (v + s2) off the variance of tau_j, whatever the outcome is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy.special import ndtr
+
+from causalbald._typing import Array, Treatment
+from causalbald.acquisition.registry import Targets, register
+from causalbald.posterior import Posterior
+
+_CHUNK = 1024
+_TINY = 1e-300
+# A correlation that rounding errors, or few draws, bring to 1 or beyond would be worth infinitely much.
+_CERTAIN = 1 - 1e-9
+_FAR = 40.0  # standard deviations, beyond which no outcome changes a decision
+
+
+@register("tau-vr")
+def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
+    """Expected drop of the squared error of effects: sum_j w_j C_j² / (v + s2)."""
+
+    def drop(covariance: Array, spread: Array, goal: _Goal) -> Array:
+        return np.asarray(_squared(covariance, spread, goal) @ goal.weights / spread[:, 1])
+
+    return _over_targets(posterior, treatment, targets, drop)
+
+
+@register("epig-tau")
+def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
+    """Information about the effects: -1/2 sum_j w_j log(1 - C_j² / ((v + s2) v_tau_j))."""
+
+    def information(covariance: Array, spread: Array, goal: _Goal) -> Array:
+        share = _squared(covariance, spread, goal) / (spread[:, 1:] * goal.variance)
+        return np.asarray(-0.5 * np.log1p(-np.minimum(share, _CERTAIN)) @ goal.weights)
+
+    return _over_targets(posterior, treatment, targets, information)
+
+
+@register("epig-mu")
+def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
+    """Information about both potential outcomes: as epig-tau, with c_jᵀ Σ_j⁻¹ c_j for C_j² / v_tau_j."""
+    belief = posterior.linearised()
+    goal, total = _Goal(belief, targets), np.empty(len(belief))
+    inverse = np.linalg.inv(goal.both + 1e-9 * goal.both.mean() * np.eye(2) + _TINY * np.eye(2))
+    for rows in _chunks(len(belief)):
+        by_arm = np.stack([_covariance(belief, treatment, goal, rows, arm) for arm in (0, 1)], axis=-1)
+        _, outcome = _spread(belief, treatment, rows)
+        share = np.einsum("nja,jab,njb->nj", by_arm, inverse, by_arm) / outcome[:, None]
+        total[rows] = -0.5 * np.log1p(-np.clip(share, 0.0, _CERTAIN)) @ goal.weights
+    return _log(total)
+
+
+@register("regret")
+def regret(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
+    """Expected gain of deciding whom to treat after the outcome: sum_j w_j [h phi(m/h) - |m| Phi(-|m|/h)].
+
+    The knowledge gradient of the decision: m is E tau_j minus the effect that is worthwhile, and
+    h = |C_j| / sqrt(v + s2) is how far the outcome is expected to move it.
+    """
+
+    def gain(covariance: Array, spread: Array, goal: _Goal) -> Array:
+        h = np.sqrt(_squared(covariance, spread, goal) / spread[:, 1:]) + _TINY
+        z = np.minimum(goal.distance / h, _FAR)
+        return np.asarray((h * (np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) - z * ndtr(-z))) @ goal.weights)
+
+    return _over_targets(posterior, treatment, targets, gain)
+
+
+class _Goal:
+    """What is believed of the targets."""
+
+    def __init__(self, belief: Posterior, targets: Targets) -> None:
+        self.positions, self.weights = targets.positions, targets.weights
+        self.factor = belief.factor[self.positions].astype(np.float64, copy=False)
+        self.both = belief.covariance[self.positions]
+        self.variance = np.maximum(belief.effect_variance[self.positions], _TINY)
+        self.distance = np.abs(belief.effect_mean[self.positions] - targets.threshold)
+        self.draws = belief.n_draws
+        # Where each unit is among the targets, or -1: a unit's own residual links its outcome to its own effect.
+        self.place = np.full(len(belief), -1)
+        self.place[self.positions] = np.arange(len(self.positions))
+
+
+Worth = Callable[[Array, Array, _Goal], Array]
+
+
+def _over_targets(posterior: Posterior, treatment: Treatment, targets: Targets, worth: Worth) -> Array:
+    """Return the log of what ``worth`` makes of the covariances of each unit's outcome with all targets' effects."""
+    belief = posterior.linearised()
+    goal, total = _Goal(belief, targets), np.empty(len(belief))
+    for rows in _chunks(len(belief)):
+        treated, control = (_covariance(belief, treatment, goal, rows, arm) for arm in (1, 0))
+        total[rows] = worth(treated - control, np.stack(_spread(belief, treatment, rows), axis=1), goal)
+    return _log(total)
+
+
+def _covariance(belief: Posterior, treatment: Treatment, goal: _Goal, rows: slice, arm: int) -> Array:
+    """Return Cov(mu_t(x_i), mu_arm(x_j)) of some units and all targets, (n, J)."""
+    own = treatment[rows]
+    here = np.arange(len(own))
+    factor = belief.factor[rows][here, own].astype(np.float64, copy=False)
+    covariance: Array = factor @ goal.factor[:, arm].T
+    place = goal.place[rows]
+    target = place >= 0
+    covariance[here[target], place[target]] += belief.residual[rows][here, own, arm][target]
+    return covariance
+
+
+def _spread(belief: Posterior, treatment: Treatment, rows: slice) -> tuple[Array, Array]:
+    """Return v and v + s2 of some units."""
+    own = treatment[rows]
+    here = np.arange(len(own))
+    expectation = belief.variance[rows][here, own]
+    return expectation, np.maximum(expectation + belief.noise[rows][here, own], _TINY)
+
+
+def _squared(covariance: Array, spread: Array, goal: _Goal) -> Array:
+    """Return C_j²; from S draws without the bias that comes from squaring an estimate.
+
+    With n = S - 1, E C² = C² (n + 1) / n + v v_tau / n and E[v v_tau] = v v_tau + 2 C² / n for sample moments of
+    Gaussian draws, which are solved for C².
+    """
+    square = covariance**2
+    if goal.draws is None:
+        return square
+    n = goal.draws - 1
+    both = spread[:, :1] * goal.variance
+    return np.maximum(n * (n * square - both) / ((n + 2) * (n - 1)), 0.0) if n > 1 else square
+
+
+def _log(values: Array) -> Array:
+    result: Array = np.log(np.maximum(values, _TINY))
+    return result
+
+
+def _chunks(length: int) -> Iterator[slice]:
+    return (slice(start, start + _CHUNK) for start in range(0, length, _CHUNK))
