@@ -14,6 +14,8 @@ $(STAMP): pyproject.toml constraints.txt Makefile
 
 demo: install
 	$(BIN)/causalbald demo
+	rm -rf causalbald-nhefs
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/nhefs.sh causalbald-nhefs
 
 test: lint docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cov --cov-report=term-missing:skip-covered --cov-fail-under=90
@@ -45,4 +47,4 @@ slow: install
 	$(BIN)/python -m pytest -m slow
 
 clean:
-	rm -rf .venv build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist causalbald-demo.html
+	rm -rf .venv build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist causalbald-demo.html causalbald-nhefs

@@ -18,7 +18,20 @@ from causalbald._registry import PLUGINS_VARIABLE
 from causalbald.cli.app import app, main
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-COMMANDS = ["demo", "trial", "acquisitions", "models", "datasets", "run", "status", "table", "figure", "pack", "tune"]
+COMMANDS = [
+    "demo",
+    "trial",
+    "acquisitions",
+    "models",
+    "datasets",
+    "run",
+    "status",
+    "table",
+    "figure",
+    "pack",
+    "tune",
+    "campaign",
+]
 SHORT = ["--warm-start", "10", "--batch-size", "5", "--steps", "1"]
 
 

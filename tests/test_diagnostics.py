@@ -408,7 +408,7 @@ class TestFigures:
         table["flagged"] = table["difference"].abs() > 0.1
         (axes,) = draw_balance(table, top=3).axes
         assert [label.get_text() for label in axes.get_yticklabels()] == ["d", "c", "b"]
-        assert axes.get_title() == "3 of 4 differ by more than 0.1; the largest 3 are shown"
+        assert axes.get_title(loc="right") == "3 of 4 differ by more than 0.1; the largest 3 are shown"
         dots = np.concatenate([np.asarray(c.get_offsets()) for c in axes.collections])
         assert sorted(map(tuple, dots[np.abs(dots[:, 0]) < 0.41])) == [(-0.2, 0), (0.4, 1)]
         assert axes.get_xlim()[0] < dots[:, 0].min() < -0.4

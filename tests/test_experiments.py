@@ -176,12 +176,12 @@ def test_scores_in_chunks_equal_scores_at_once(benchmark: datasets.Benchmark, mo
     pi = np.full(300, 0.4)
     args = (model, benchmark.pool.x, benchmark.pool.t, "mu-pi-bald")
     whole = loop.score_pool(*args, propensity=pi)
-    monkeypatch.setattr(loop, "_CHUNK", 7)
+    monkeypatch.setattr(loop, "CHUNK", 7)
     np.testing.assert_allclose(loop.score_pool(*args, propensity=pi), whole, atol=1e-9)
 
 
 def test_targeted_functions_see_the_whole_pool(benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "_CHUNK", 7)
+    monkeypatch.setattr(loop, "CHUNK", 7)
 
     def size(posterior: Posterior, treatment: Array, *, targets: Any) -> Array:
         """Size."""

@@ -57,3 +57,14 @@ def test_labels_needed_checks_its_table() -> None:
         metrics.labels_to_reach(curves([4, 3, 2, 1]), float("nan"))
     with pytest.raises(InputError, match="different numbers of labels"):
         metrics.labels_to_reach(curves([4, 3, 2, 1], [4, 3, 2, 1]).iloc[:-1], 1)
+
+
+def test_labels_to_match_pairs_seeds() -> None:
+    # The second study is ten times as hard; in each, half of the last step is needed less.
+    own: list[list[float]] = [[8, 4, 2, 1], [80, 40, 20, 10]]
+    baseline: list[list[float]] = [[8, 6, 4, 1.5], [80, 60, 40, 15]]
+    found = metrics.labels_to_match(curves(*own), curves(*baseline))
+    assert (found.labels, found.lower, found.upper) == pytest.approx((35, 35, 35))
+    assert metrics.labels_to_match(curves(*baseline), curves(*baseline)).labels == 40
+    with pytest.raises(InputError, match="same seeds"):
+        metrics.labels_to_match(curves(*own), curves(baseline[0]))

@@ -18,9 +18,9 @@ from causalbald._validation import (
     check_vector,
 )
 from causalbald.models.base import CHUNK, CateEstimator
-from causalbald.selection import select, select_greedy
+from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy
 
-Batch = Literal["softmax", "greedy"]
+Batch = Literal["softmax", "greedy", "auto"]
 
 
 def score_pool(
@@ -80,8 +80,8 @@ def choose(
     available : positions
         Units that may be chosen.
     rng : numpy.random.Generator
-    batch : "softmax" or "greedy"
-        Sample all at once by score, or one by one with conditioning after each pick.
+    batch : "softmax", "greedy" or "auto"
+        Sample all at once by score, or one by one with conditioning after each pick; see :func:`batch_rule`.
     temperature : float, optional
         Of the softmax; by default the acquisition function's own, and 0 for greedy.
     pending : positions
@@ -89,7 +89,7 @@ def choose(
     propensity, targets
         For acquisition functions that ask for them.
     cost : (N,), optional
-        Of measuring each unit: importance is then per cost.
+        Of measuring each unit: importance is then per cost, except at random.
     budget : float, optional
         What the batch may cost (a unit costs 1 without ``cost``); the batch is smaller if it does not suffice.
     scores : (N,), optional
@@ -109,7 +109,10 @@ def choose(
     waiting = check_positions(pending, len(x), "pending")
     open_units = np.setdiff1d(check_positions(available, len(x), "available"), waiting)
     price = None if cost is None else check_vector(cost, "cost", len(x))
-    check_choice(batch, "batch", ("softmax", "greedy"))
+    if check_choice(batch, "batch", ("softmax", "greedy", "auto")) == "auto":
+        batch = batch_rule(model, x)
+    if size == 0:
+        return np.empty(0, dtype=np.intp)
 
     def importance() -> Array:
         known = scores
@@ -117,7 +120,7 @@ def choose(
             known = score_pool(model, x, arm, function, propensity=propensity, targets=targets, rng=rng)
         offered = np.full(len(x), -np.inf)
         offered[open_units] = np.asarray(known)[open_units]
-        return offered if price is None else offered - np.log(price)
+        return offered if price is None or not function.per_cost else offered - np.log(price)
 
     if batch == "softmax":
         t = function.temperature if temperature is None else temperature
@@ -144,6 +147,12 @@ def choose(
         rng=rng,
     )
     return rows[chosen]
+
+
+def batch_rule(model: CateEstimator, X: ArrayLike) -> Batch:
+    """Return greedy if a fitted model can say how units hang together, else softmax."""
+    draws = model.posterior(np.asarray(X)[:1]).n_draws
+    return "greedy" if draws is None or draws >= MIN_DRAWS_FOR_GREEDY else "softmax"
 
 
 def _shortlist(scores: Array, limit: int, temperature: float, rng: np.random.Generator) -> Positions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from causalbald._random import generator
-from causalbald._typing import Array
+from causalbald._typing import Array, Positions
 from causalbald._validation import check_alpha, check_int, check_vector
 from causalbald.errors import InputError
 
@@ -95,19 +96,55 @@ def labels_to_reach(
     """
     if not np.isfinite(target):
         raise InputError(f"target must be a finite error, got {target!r}.")
+    return _needed(_curves(table, error), lambda rows: target, alpha, bootstrap, seed)
+
+
+def labels_to_match(
+    table: pd.DataFrame,
+    baseline: pd.DataFrame,
+    *,
+    error: str = "pehe",
+    alpha: float = 0.05,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> LabelsNeeded:
+    """Return how many labels the mean curve over seeds needs to reach the baseline's mean error at its end for good.
+
+    As :func:`labels_to_reach`, but the bootstrap draws pairs of trials, so that the error to be reached changes with
+    the seeds drawn. Both tables have the same seeds.
+    """
+    curves, reference = _curves(table, error), _curves(baseline, error)
+    if not curves.index.equals(reference.index):
+        raise InputError("both tables need the same seeds: trials are compared in pairs.")
+    last = reference.to_numpy(dtype=np.float64)
+    return _needed(curves, lambda rows: float(last[rows].mean(axis=0)[-1]), alpha, bootstrap, seed)
+
+
+def _curves(table: pd.DataFrame, error: str) -> pd.DataFrame:
+    """Return errors with a row per seed and a column per number of labels."""
     missing = [c for c in ("seed", "labels", error) if c not in table]
     if missing:
         raise InputError(f"table has no column {missing[0]!r}: pass trials of run_trial with a seed column.")
     wide = table.pivot(index="seed", columns="labels", values=error)
     if wide.isna().to_numpy().any():
         raise InputError("seeds were measured at different numbers of labels: compare trials with equal settings.")
+    return wide
+
+
+def _needed(
+    wide: pd.DataFrame, target: Callable[[Positions], float], alpha: float, bootstrap: int, seed: int
+) -> LabelsNeeded:
+    """Return the labels needed; ``target`` gives the error to be reached by the trials in some rows."""
     labels, curves = wide.columns.to_numpy(dtype=np.float64), wide.to_numpy(dtype=np.float64)
     rng = generator(seed, "labels-to-reach")
     resampled = rng.integers(len(curves), size=(check_int(bootstrap, "bootstrap", low=1), len(curves)))
-    crossings = np.array([_last_crossing(labels, curves[rows].mean(axis=0), target) for rows in resampled])
+
+    def crossing(rows: Positions) -> float:
+        return _last_crossing(labels, curves[rows].mean(axis=0), target(rows))
+
     tail = check_alpha(alpha) / 2
-    lower, upper = np.quantile(crossings, [tail, 1 - tail], method="nearest")
-    return LabelsNeeded(_last_crossing(labels, curves.mean(axis=0), target), float(lower), float(upper))
+    lower, upper = np.quantile([crossing(rows) for rows in resampled], [tail, 1 - tail], method="nearest")
+    return LabelsNeeded(crossing(np.arange(len(curves))), float(lower), float(upper))
 
 
 def _last_crossing(labels: Array, curve: Array, target: float) -> float:

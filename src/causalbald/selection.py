@@ -78,7 +78,7 @@ def select_greedy(
     propensity, targets
         As for :func:`causalbald.acquisition.score`.
     cost : (N,), optional
-        Of measuring each unit: importance is then per cost.
+        Of measuring each unit: importance is then per cost, except at random.
     budget : float, optional
         Stop when no unit can be paid from what is left; with fewer than ``size`` units if need be.
     temperature : float
@@ -110,7 +110,7 @@ def select_greedy(
     chosen: list[int] = []
     while len(chosen) < size and not (closed := closed | (price > left)).all():
         scores = function(posterior, arm, propensity=propensity, targets=targets, rng=rng)
-        scores = np.where(closed, -np.inf, scores if cost is None else scores - np.log(price))
+        scores = np.where(closed, -np.inf, scores - np.log(price) if function.per_cost else scores)
         pick = int(select(scores, 1, temperature=temperature, rng=ties)[0])
         chosen.append(pick)
         closed[pick] = True

@@ -83,7 +83,7 @@ class Belief:
         y = np.fromiter(state.outcomes.values(), dtype=np.float64, count=len(where))
         order = np.argsort(where)  # the order of telling must not matter
         where, y = where[order], y[order]
-        model = _model(settings)
+        model = campaign_model(settings)
         with one_thread():
             model.fit(y, pool.arm[where], X=pool.x[where], pool=pool.x)
         return cls(model, pool, settings, len(y))
@@ -168,7 +168,7 @@ def probability_above(distance: Array, sd: Array, n_draws: int | None) -> Array:
     return found
 
 
-def _model(settings: Settings) -> CateEstimator:
+def campaign_model(settings: Settings) -> CateEstimator:
     """Return the campaign's model; ``auto`` is the exact process, whose effects on events are risk differences."""
     name = "gp" if settings.model == "auto" else settings.model
     model = make_model(name, random_state=settings.seed)

@@ -12,6 +12,27 @@ from causalbald.errors import InputError
 Better = Literal["higher", "lower"]
 OutcomeType = Literal["auto", "continuous", "binary"]
 Value = str | int | float | bool
+# Columns of the tables that a campaign returns, beside the user's own id, treatment and cost.
+_OWN_COLUMNS = frozenset(
+    [
+        "rank",
+        "round",
+        "by",
+        "why",
+        "score",
+        "effect",
+        "sd",
+        "lower",
+        "upper",
+        "propensity",
+        "probability",
+        "outside_support",
+        "beats",
+        "recommended",
+        "probability_worthwhile",
+        "settled",
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,8 @@ class Settings:
             for other, same in roles[:k]:
                 if name is not None and name == same:
                     raise InputError(f"column {name!r} cannot be both the {other} and the {role}.")
+            if name in _OWN_COLUMNS and role != "outcome":
+                raise InputError(f"the {role} cannot be called {name!r}, as a column of every batch is: rename it.")
 
     def as_json(self) -> dict[str, Any]:
         """Return what :meth:`from_json` needs."""

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from causalbald import __version__
 from causalbald._registry import PLUGINS_VARIABLE
-from causalbald.cli import experiments, figures, tuning
+from causalbald.cli import campaign, experiments, figures, tuning
 from causalbald.cli.experiments import use_data_dir
 from causalbald.cli.output import check_folder, print_records, progress_bar, save_figure, stderr
 from causalbald.errors import CausalBaldError
 
+
+class Program(TyperGroup):
+    """The program; interrupted, it says so in one line and ends as shells expect."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            stderr.print("Stopped.")
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="causalbald",
+    cls=Program,
     help="Whose outcome to measure next, so that you learn who benefits from a treatment with the fewest measurements.",
-    epilog="Start with: causalbald demo",
+    epilog="Start with: causalbald demo, or with your own table: causalbald campaign --help",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -39,13 +56,16 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
     plugin: Annotated[
         list[Path] | None,
         typer.Option(help="Python file that registers an acquisition function, a model or a data set. Repeatable."),
     ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where in the code an error comes from.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Options of every command."""
+    context.ensure_object(dict)["debug"] = debug
     if plugin:
         known = filter(None, [os.environ.get(PLUGINS_VARIABLE)])
         # Through the environment, so that worker processes load the same files.
@@ -226,6 +246,7 @@ def trial(
     print_records(rows, as_json=as_json, title=f"{dataset}, {model}, {acquisition}, seed {seed}")
 
 
+app.add_typer(campaign.app, name="campaign")
 app.add_typer(experiments.app)
 tuning.register(app)
 app.add_typer(figures.app)
@@ -233,8 +254,24 @@ app.add_typer(figures.app)
 
 def main() -> None:
     """Run the command line; a mistake in the input is one line and exit code 1."""
+    options: dict[str, bool] = {}
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
-        app()
-    except CausalBaldError as error:
-        stderr.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        app(obj=options)
+    except Exception as error:
+        if options.get("debug"):
+            raise
+        stderr.print(f"[bold red]error:[/] {escape(_explain(error))}", soft_wrap=True)
         sys.exit(1)
+
+
+def _explain(error: Exception) -> str:
+    """Return in one line what is wrong and what to do about it."""
+    if isinstance(error, CausalBaldError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = "" if error.filename is None else f"{str(error.filename)!r}: "
+        return f"{where}{error.strerror or error}. Check names, folders, permissions and free space."
+    what = f"{type(error).__name__}: {error}".partition("\n")[0]
+    again = shlex.join(["causalbald", "--debug", *sys.argv[1:]])
+    return f"this is a bug in causalbald ({what}). Please report what this prints: {again}"

@@ -10,6 +10,7 @@ import numpy as np
 
 from causalbald._typing import Array, Treatment
 from causalbald._validation import check_int
+from causalbald.datasets import hill
 from causalbald.datasets.base import Benchmark, Split, register
 
 CONTINUOUS = ("bw", "b.head", "preterm", "birth.o", "nnhealth", "momage")
@@ -39,11 +40,8 @@ def ihdp(seed: int = 0) -> Benchmark:
     """
     x, t, names = covariates()
     rng = np.random.default_rng(check_int(seed, "seed", low=0))
-    coefficients = rng.choice([0, 0.1, 0.2, 0.3, 0.4], size=x.shape[1], p=[0.6, 0.1, 0.1, 0.1, 0.1])
-    linear = (x + 0.5) @ coefficients
-    mu0 = np.exp(linear)
-    mu1 = linear - ((linear - mu0)[t == 1].mean() - 4)
-    y = np.where(t == 1, mu1, mu0) + rng.normal(size=len(t))
+    mu0, mu1 = hill.surface_b((x + 0.5) @ hill.coefficients(x.shape[1], rng), t)
+    y = hill.outcomes(mu0, mu1, t, rng)
     drawn = Benchmark.from_arrays(x, t, y, mu0, mu1, seed=seed, name="ihdp")
     return replace(drawn, covariate_names=names)
 

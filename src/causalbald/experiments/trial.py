@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from time import perf_counter
 from typing import Literal
 
@@ -79,8 +80,8 @@ def run_trial(
     propensity : (N,), optional
         P(treated | x) of the pool, to be used instead of an estimate.
     cost : (N,), optional
-        Of measuring each unit. A batch then takes as many units as can be paid from what ``batch_size`` units cost on
-        average, chosen by importance per cost.
+        Of measuring each unit. A batch then has as many units as can be paid from what ``batch_size`` units cost on
+        average, chosen by importance per cost; a random one has ``batch_size`` units, which on average cost as much.
     state : TrialState, optional
         Where an earlier run of the same trial stopped: it goes on there, with the result of an uninterrupted one.
         Kept up to date after each fit, before ``progress`` is called.
@@ -113,14 +114,16 @@ def run_trial(
     if not acquired:
         acquired.append(warm_start_positions(pool.t, warm_start, seed).tolist())
     for step in range(len(state.rows), steps + 1):
-        measured = np.concatenate(acquired)
+        measured = np.fromiter(chain.from_iterable(acquired), dtype=np.intp)
         started = perf_counter()
         fitted = _fit(template, benchmark, measured, track)
         fit_done = perf_counter()
         if step < steps:
             available = np.setdiff1d(np.arange(len(pool)), measured)
-            planned = warm_start + batch_size * (step + 1)
-            size, budget = (batch_size, None) if cost is None else _paid(planned, cost, measured, available)
+            size, budget = batch_size, None
+            if cost is not None and function.per_cost:
+                planned = warm_start + batch_size * (step + 1)
+                size, budget = _paid(planned, cost, measured, available)
             chosen = loop.choose(
                 fitted,
                 pool.x,

@@ -5,6 +5,7 @@ Only :func:`evolution` writes a file, as an animation has no other form.
 
 from causalbald.figures.bias import Acquired, bias, refit
 from causalbald.figures.calibration import Predicted, calibration
+from causalbald.figures.campaign import draw_audit, draw_effects, draw_progress
 from causalbald.figures.convergence import convergence, paper_rows
 from causalbald.figures.datasets import digits, draw_benchmark, observational
 from causalbald.figures.evolution import Study, evolution
@@ -22,8 +23,11 @@ __all__ = [
     "calibration",
     "convergence",
     "digits",
+    "draw_audit",
     "draw_balance",
     "draw_benchmark",
+    "draw_effects",
+    "draw_progress",
     "draw_support",
     "evolution",
     "look",

@@ -100,5 +100,5 @@ def _drawn(character: str) -> bool:
     """Whether the fonts of figures, regular and bold, can draw a character."""
     if not character.isprintable():
         return False
-    fonts = (get_font(findfont(FontProperties(weight=weight))) for weight in ("normal", "bold"))  # type: ignore[arg-type]
+    fonts = (get_font(findfont(FontProperties(weight=weight))) for weight in ("normal", "bold"))
     return all(font.get_char_index(ord(character)) for font in fonts)

@@ -83,10 +83,12 @@ def draw_balance(table: pd.DataFrame, top: int = 20) -> Figure:
             axes.axvline(x, color="grey", linestyle=style, linewidth=0.9)
         axes.set(xlim=(-limit, limit), ylim=(-0.7, len(shown) - 0.3), yticks=np.arange(len(shown)))
         axes.set_yticklabels([plain(name) for name in shown["covariate"]])
-        axes.set_xlabel("standardised difference, treated minus control")
+        axes.set_xlabel("standardised difference, treated minus control", loc="right")
         few = "" if len(shown) == len(table) else f"; the largest {len(shown)} are shown"
         axes.set_title(
-            f"{int(table['flagged'].sum())} of {len(table)} differ by more than {UNBALANCED}{few}", fontsize=10
+            f"{int(table['flagged'].sum())} of {len(table)} differ by more than {UNBALANCED}{few}",
+            fontsize=10,
+            loc="right",  # names on the left leave room for it
         )
     return figure
 

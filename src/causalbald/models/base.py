@@ -22,7 +22,8 @@ from causalbald._validation import (
 from causalbald.errors import InputError
 from causalbald.posterior import Posterior
 
-_CHUNK = 4096
+# Units at a time, so that what is computed of them stays in the cache.
+CHUNK = 1024
 
 
 class Labelled(NamedTuple):
@@ -133,7 +134,7 @@ class CateEstimator(BaseEstimator, ABC):
 
     def _chunks(self, X: Any) -> Iterator[Posterior]:
         x = self._check_new(X)
-        return (self._posterior(x[start : start + _CHUNK], joint=False) for start in range(0, len(x), _CHUNK))
+        return (self._posterior(x[start : start + CHUNK], joint=False) for start in range(0, len(x), CHUNK))
 
     def _check_new(self, X: Any) -> AnyArray:
         check_is_fitted(self)

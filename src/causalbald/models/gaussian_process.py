@@ -17,7 +17,7 @@ from causalbald.models.base import CateEstimator, Labelled
 from causalbald.models.effect_kernel import ARMS, Hyperparameters, Prior
 from causalbald.models.evidence import collapsed_bound, log_evidence
 from causalbald.models.registry import register
-from causalbald.models.sites import Sites
+from causalbald.models.sites import Labels, Sites
 from causalbald.posterior import Posterior
 
 _SCOUT_ITERATIONS = 20
@@ -77,8 +77,8 @@ class GaussianProcess(CateEstimator):
         core = torch.arange(len(y)) if exact else subset
         extra = self._standardise(pool[np.sort(chosen)])
         self.joint_ = Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra)
-        # With all labels among the sites, further sites do not change the belief about a single unit.
-        self.marginal_ = Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra[:0]) if exact else self.joint_
+        # Sites beyond the labels do not change the belief about a single unit.
+        self.single_ = Labels.of(self.hyperparameters_, x, arm, y) if exact else None
 
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
         """Find the hyper-parameters on a subset of the labels, then refine them on all."""
@@ -100,8 +100,9 @@ class GaussianProcess(CateEstimator):
         return prior.unpack(torch.as_tensor(found.x))
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        sites = self.joint_ if joint else self.marginal_
-        belief = sites.posterior(self.hyperparameters_, self._standardise(x), joint=joint)
+        h, z = self.hyperparameters_, self._standardise(x)
+        alone = None if joint else self.single_
+        belief = self.joint_.posterior(h, z, joint=joint) if alone is None else alone.posterior(h, z)
         return belief.rescaled(self.y_scale_, self.y_mean_)
 
     def _standardise(self, x: Array) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+import numpy as np
 import torch
 from scipy.linalg import lapack
 from torch import Tensor
@@ -99,9 +100,9 @@ class Sites:
         """Return the belief about units z (N, D) in standard units; without ``joint``, each unit by itself."""
         projected = [self.belief.project(k) for k in h.by_arm(self.x, self.arm, z)]
         mean, factor, explained = (torch.stack(parts) for parts in zip(*projected, strict=True))
-        residual = h.between_arms - torch.einsum("arn,brn->nab", explained, explained)
+        residual = h.between_arms - _inner(explained)
         if not joint:
-            residual = residual + torch.einsum("arn,brn->nab", factor, factor)
+            residual = residual + _inner(factor)
             factor = factor[:, :0]
         return Posterior(
             mean=(mean.T + h.means).numpy(),
@@ -110,6 +111,39 @@ class Sites:
             noise=h.noise.numpy(),
             link=link,
         )
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Exact belief about single units, from all labels at x (n, D) and arm (n,): one product with a matrix a unit."""
+
+    x: Tensor
+    arm: Tensor
+    whitening: Tensor  # (n, n), inverse of the Cholesky factor of the outcomes' covariance
+    weights: Tensor  # (n,)
+
+    @classmethod
+    def of(cls, h: Process, x: Tensor, arm: Tensor, y: Tensor) -> Self:
+        """Return the belief after outcomes y (n,)."""
+        root = torch.linalg.cholesky(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm]))
+        whitening = torch.linalg.solve_triangular(root, torch.eye(len(y), dtype=y.dtype), upper=False)
+        return cls(x, arm, whitening, whitening.T @ (whitening @ (y - h.means[arm])))
+
+    def posterior(self, h: Process, z: Tensor) -> Posterior:
+        """Return the belief about units z (N, D) in standard units, each by itself."""
+        kernel = h.by_arm(self.x, self.arm, z)
+        residual = h.between_arms - _inner(self.whitening @ kernel)
+        return Posterior(
+            mean=((self.weights @ kernel).T + h.means).numpy(),
+            factor=np.empty((len(z), len(kernel), 0)),
+            residual=_positive(residual).numpy(),
+            noise=h.noise.numpy(),
+        )
+
+
+def _inner(values: Tensor) -> Tensor:
+    """Return inner products between arms, (n, K, K), of values (K, R, n); einsum would copy them all first."""
+    return torch.stack([torch.stack([(a * b).sum(0) for b in values], dim=-1) for a in values], dim=-2)
 
 
 def _positive(residual: Tensor) -> Tensor:

@@ -1,0 +1,109 @@
+"""How many measurements a campaign saves on IHDP, where the truth is known: campaigns that choose against random ones.
+
+    python benchmarks/campaign.py --seeds 20
+
+Both are real campaigns, which see no outcome that they were not told: the same 100 random outcomes first, then 20
+rounds of asking for 10 and telling them. Rows are added to results/campaign/ihdp.csv as campaigns end; started again,
+it goes on where it stopped. Errors are those of expected effects, of the test split (pehe) and the pool (pehe_pool).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+
+from causalbald import datasets, metrics
+from causalbald._threads import one_thread
+from causalbald.campaign import Campaign
+from causalbald.campaign.storage import MemoryStorage
+from causalbald.experiments.summary import areas, paired_interval
+from causalbald.experiments.trial import warm_start_positions
+
+RESULT = Path(__file__).parent.parent / "results" / "campaign" / "ihdp.csv"
+KEYS = ["acquisition", "seed"]
+WARM_START, ROUNDS, BATCH = 100, 20, 10
+
+
+def frame(split: datasets.Split, names: tuple[str, ...]) -> pd.DataFrame:
+    """Return what is known of people before anything is measured."""
+    return pd.DataFrame(split.x, columns=list(names)).assign(infant=np.arange(len(split)), visited=split.t)
+
+
+def run(acquisition: str, seed: int) -> pd.DataFrame:
+    """Run one campaign, on one thread, and return a row per fit."""
+    with one_thread():
+        return pd.DataFrame(rounds(acquisition, seed))
+
+
+def rounds(acquisition: str, seed: int) -> Iterator[dict[str, Any]]:
+    data = datasets.load("ihdp", seed)
+    pool, test = (frame(split, data.covariate_names) for split in (data.pool, data.test))
+    options: dict[str, Any] = {"id": "infant", "treatment": "visited", "outcome": "score"}
+    study = Campaign.create(MemoryStorage(), pool, acquisition=acquisition, seed=seed, **options)
+    told = warm_start_positions(data.pool.t, WARM_START, seed).tolist()
+    for step in range(ROUNDS + 1):
+        started = perf_counter()
+        study.tell({unit: float(data.pool.y[unit]) for unit in told})
+        row = {
+            "acquisition": acquisition,
+            "seed": seed,
+            "labels": study.status()["units"]["measured"]["all"],
+            "pehe": metrics.sqrt_pehe(study.predict(test)["effect"], data.test.effect),
+            "pehe_pool": metrics.sqrt_pehe(study.effects()["effect"], data.pool.effect),
+            "ate_error": abs(study.ate().effect - data.pool.effect.mean()),
+        }
+        if step < ROUNDS:
+            told = study.ask(BATCH)["infant"].tolist()
+        yield row | {"seconds": perf_counter() - started}
+
+
+def describe(table: pd.DataFrame, acquisition: str, error: str) -> dict[str, Any]:
+    """Return what choosing needs against random, over the seeds that both have."""
+    both = set.intersection(*(set(table.loc[table["acquisition"] == a, "seed"]) for a in (acquisition, "random")))
+    shown = table[table["seed"].isin(both)]
+    own, random = (shown[shown["acquisition"] == a] for a in (acquisition, "random"))
+    needed = metrics.labels_to_match(own, random, error=error)
+    gap = (areas(own, error) - areas(random, error)).to_numpy()
+    mean, lower, upper = paired_interval(gap)
+    end = WARM_START + ROUNDS * BATCH
+    return {
+        "acquisition": acquisition,
+        "error": error,
+        "seeds": len(both),
+        "random reaches": random.loc[random["labels"] == end, error].mean(),
+        "labels needed": str(needed),
+        "share": f"{needed.labels / end:.0%} [{needed.lower / end:.0%}, {needed.upper / end:.0%}]",
+        "wins": f"{np.mean(gap < 0):.0%}",
+        "difference of area": f"{mean:.3f} [{lower:.3f}, {upper:.3f}]",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--acquisition", action="append", help="repeatable; by default the campaign's own")
+    parser.add_argument("--workers", type=int, default=2)
+    a = parser.parse_args()
+    methods = a.acquisition or ["mu-rho-bald"]
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    done = set(pd.read_csv(RESULT)[KEYS].itertuples(index=False, name=None)) if RESULT.exists() else set()
+    left = [(m, s) for s in range(a.seeds) for m in dict.fromkeys(["random", *methods]) if (m, s) not in done]
+    jobs = (delayed(run)(*job) for job in left)
+    for table in Parallel(n_jobs=a.workers, return_as="generator_unordered")(jobs):
+        table.round(4).to_csv(RESULT, mode="a", header=not RESULT.exists(), index=False)
+        print(*table.iloc[-1][[*KEYS, "pehe", "pehe_pool"]], f"{table['seconds'].sum():.0f} s", flush=True)
+    found = pd.read_csv(RESULT).sort_values([*KEYS, "labels"])
+    found.to_csv(RESULT, index=False)
+    rows = [describe(found, m, e) for m in methods if m != "random" for e in ("pehe", "pehe_pool")]
+    print(pd.DataFrame(rows).round(3).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""What the commands of a campaign share: arguments, and how a campaign is opened and its tables handed over."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causalbald.cli.output import check_folder, print_table, say, write_table
+from causalbald.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from causalbald.campaign import Campaign
+
+Study = Annotated[
+    str, typer.Argument(metavar="STUDY", help="File of the campaign, or postgresql://user@host/database#name.")
+]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Of people in the pool.", show_default=False)]
+IdFile = Annotated[
+    Path | None, typer.Option("--from", metavar="FILE", help="Table whose id column names people, instead of IDs.")
+]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write all rows to a .csv or .parquet file.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Alpha = Annotated[float, typer.Option(help="Probability of an interval to miss: 0.05 gives 95 % intervals.")]
+ROWS_SHOWN = 20
+_WRITABLE = (".csv", ".txt", ".parquet", ".pq")
+
+
+@contextmanager
+def opened(study: str, *, quickly: bool = False) -> Iterator[Campaign]:
+    """Open a campaign whose tables are Arrow, which needs no other library; ``quickly`` if no model will be fitted."""
+    from causalbald.campaign import Campaign
+
+    with _without_pandas() if quickly else nullcontext(), Campaign(study, frames="pyarrow") as campaign:
+        yield campaign
+
+
+def needs_no_pandas(table: Path | None) -> bool:
+    """Whether a table can be read without it: Excel files cannot."""
+    return table is None or not table.suffix.lower().startswith(".xls")
+
+
+class _Hidden:
+    """Makes pandas look as if it were not installed."""
+
+    @staticmethod
+    def find_spec(name: str, _path: Any = None, _target: Any = None) -> None:
+        """Find nothing, as all that is not pandas is found elsewhere."""
+        if name == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    """Keep pyarrow from importing pandas only to see whether it was given one of its tables: 0.4 of 1 second."""
+    sys.meta_path.insert(0, _Hidden)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(_Hidden)
+
+
+def people(ids: list[str] | None, table: Path | None) -> list[str] | Path | None:
+    """Return the people that a command is about, None for all."""
+    if ids and table:
+        raise typer.BadParameter("give IDs or a table, not both.", param_hint="--from")
+    return table or ids or None
+
+
+def some_people(ids: list[str] | None, table: Path | None) -> list[str] | Path:
+    """Return the people that a command is about, who must be named."""
+    found = people(ids, table)
+    if found is None:
+        raise typer.BadParameter("say who: give IDs, or a table with --from.", param_hint="ID")
+    return found
+
+
+def check_output(output: Path | None) -> None:
+    """Fail before the work, not after it."""
+    check_folder(output)
+    if output is not None and output.suffix.lower() not in _WRITABLE:
+        raise InputError(f"cannot write {output.name!r}: choose a name that ends with .csv or .parquet.")
+
+
+def hand_over(
+    table: pa.Table,
+    output: Path | None,
+    *,
+    as_json: bool,
+    readable: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    rows: int | None = ROWS_SHOWN,
+    last: bool = False,
+) -> None:
+    """Write a table to a file or print it; with ``as_json`` print it in any case."""
+    if output is not None:
+        write_table(table, output)
+        say(f"{table.num_rows:,} rows: {output}")
+    if output is None or as_json:
+        print_table(table, as_json=as_json, readable=readable, rows=rows, last=last)
+
+
+def with_interval(alpha: float) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a function that writes an interval into the cell of its estimate, which is easier to read."""
+    name = f"effect ({percent(1 - alpha)})"
+
+    def readable(row: dict[str, Any]) -> dict[str, Any]:
+        text = interval(row["effect"], row["lower"], row["upper"])
+        kept = {k: v for k, v in row.items() if k not in ("sd", "lower", "upper")}
+        return {name if k == "effect" else k: text if k == "effect" else v for k, v in kept.items()}
+
+    return readable
+
+
+def interval(middle: float | None, lower: float | None, upper: float | None) -> str:
+    """Return an estimate and its interval as text, nothing if there is none."""
+    if middle is None or lower is None or upper is None:
+        return ""
+    return f"{middle:.3g} ({lower:.3g} to {upper:.3g})"
+
+
+def percent(share: float) -> str:
+    """Return a share as text."""
+    return f"{100 * share:.3g} %"
