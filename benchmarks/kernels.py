@@ -30,7 +30,25 @@ def with_weights(free: Tensor, rows: list[list[Tensor]]) -> Hyperparameters:
     return Hyperparameters(free[:-7].reshape(2, -1), weights, free[-4:-2], free[-2:])
 
 
-class Symmetric(Prior):
+class Wide(Prior):
+    """Lengthscales and noises that may be nearly anything: the prior under which the ways below were compared."""
+
+    @property
+    def centre(self) -> np.ndarray:
+        values = super().centre
+        values[: 2 * self.dimension] -= 0.5
+        values[-2:] = -2.0
+        return values
+
+    @property
+    def spread(self) -> np.ndarray:
+        values = super().spread
+        values[: 2 * self.dimension] = 1.0
+        values[-2:] = 2.0
+        return values
+
+
+class Symmetric(Wide):
     """mu = s ± e / 2: equal shared weight, effect part split between the arms."""
 
     @staticmethod
@@ -39,7 +57,7 @@ class Symmetric(Prior):
         return with_weights(free, [[shared, shared], [-half, half]])
 
 
-class Independent(Prior):
+class Independent(Wide):
     """mu_0 and mu_1 share nothing."""
 
     @staticmethod
@@ -48,7 +66,7 @@ class Independent(Prior):
         return with_weights(free, [[free[-7].exp(), none], [none, free[-5].exp()]])
 
 
-class Free(Prior):
+class Free(Wide):
     """Both parts in both arms, weights of any sign on a linear scale: a part can vanish."""
 
     @property
@@ -62,7 +80,7 @@ class Free(Prior):
         return with_weights(free, [[free[-7], free[-6]], [-free[-5], free[-5]]])
 
 
-class Neutral(Prior):
+class Neutral(Wide):
     """Our kernel with a prior that expects neither likeness nor unlikeness of the arms, and a larger effect part."""
 
     @property
@@ -80,6 +98,7 @@ class Neutral(Prior):
 
 KERNELS = {
     "shared + effect (ours)": Prior,
+    "shared + effect, wide prior": Wide,
     "symmetric": Symmetric,
     "independent": Independent,
     "free weights": Free,

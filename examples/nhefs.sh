@@ -20,7 +20,7 @@ type_in() {
 type_in causalbald datasets table nhefs -o people.csv
 type_in causalbald campaign new study.db --yes \
     --pool people.csv --id seqn --treatment smoking --control continued --outcome wt82_71 --better lower \
-    --budget 300 --protected sex --protected race --audit 0.1
+    --budget 300 --protected sex --protected race --audit 0.2
 
 for round in 1 2 3 4 5; do
     type_in causalbald campaign ask study.db -n 40 -o "batch-$round.csv"

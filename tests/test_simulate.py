@@ -64,7 +64,8 @@ def test_summary_and_verdict(simulation: Simulation) -> None:
     summary = simulation.summary()
     assert (summary["seeds"], summary["units"], summary["pool"], summary["paid"]) == (2, 80, 80, 25)
     assert summary["needed"] is None or summary["saved"] == pytest.approx(1 - summary["needed"] / 25)
-    assert "2 simulated studies" in simulation.verdict
+    assert not simulation.helps
+    assert simulation.verdict.startswith("Too few studies to tell: in 2 simulated studies")
     assert "not what your own outcome is like" in simulation.verdict
     assert "took part" not in simulation.verdict
 

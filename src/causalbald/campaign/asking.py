@@ -46,9 +46,7 @@ def propose(
     state: State, pool: Pool, settings: Settings, size: int, budget: float | None, belief: Callable[[], Belief]
 ) -> Proposal:
     """Choose the next batch from the state of a campaign; the same state and seed give the same batch."""
-    available = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
-    if size > len(available):
-        raise InputError(f"{size} units asked for, but only {len(available)} can be measured: ask for fewer.")
+    available = _available(state, pool, size)
     rng = generator(settings.seed, "ask", len(state.rounds) + 1)
     pending = np.sort(pool.units.positions(state.pending))
     with one_thread():
@@ -63,6 +61,15 @@ def propose(
         current = belief()
         entries = _with_effects(drawn + _informed_batch(current, offer), current)
         return Proposal(_ranked(entries), current.summary())
+
+
+def _available(state: State, pool: Pool, size: int) -> Positions:
+    """Return who can be asked for; those whose measurement has failed before only if the others do not suffice."""
+    available = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
+    if size > len(available):
+        raise InputError(f"{size} units asked for, but only {len(available)} can be measured: ask for fewer.")
+    others = np.setdiff1d(available, pool.units.positions(state.failed))
+    return others if size <= len(others) else available
 
 
 def _first_batch(pool: Pool, settings: Settings, offer: _Offer, measured: Positions) -> list[dict[str, Any]]:

@@ -90,10 +90,11 @@ class Belief:
 
     def effects(self, x: Array, alpha: float = 0.05) -> Effects:
         """Return the belief about the effects of units with covariates x (n, D), each by itself."""
-        parts = list(self._posteriors(x, joint=False))
-        mean = np.concatenate([p.effect_mean for p in parts])
-        sd = np.sqrt(np.concatenate([p.effect_variance for p in parts]))
-        return Effects(mean, sd, parts[0].quantile(check_alpha(alpha)), parts[0].n_draws)
+        level, means, spreads = check_alpha(alpha), [], []
+        for posterior in self._posteriors(x, joint=False):  # kept no longer than needed: a million take 2 GB
+            means.append(posterior.effect_mean)
+            spreads.append(np.sqrt(posterior.effect_variance))
+        return Effects(np.concatenate(means), np.concatenate(spreads), posterior.quantile(level), posterior.n_draws)
 
     def averages(self, x: Array, weights: Array, alpha: float = 0.05) -> list[Average]:
         """Return the belief about weighted sums of effects, one for each row of ``weights`` (G, n)."""

@@ -286,7 +286,10 @@ class Campaign:
         return self._mark("withdrawn", units, reason)
 
     def fail(self, units: Any, *, reason: str = "") -> int:
-        """Record that pending units could not be measured; they may be asked for again. Return how many."""
+        """Record that pending units could not be measured; they may be asked for again, after all others.
+
+        Returns how many.
+        """
         return self._mark("failed", units, reason)
 
     def _mark(self, kind: str, units: Any, reason: str) -> int:

@@ -30,6 +30,7 @@ from causalbald.metrics import LabelsNeeded, labels_to_match
 BASELINE = "random"
 _MOST_UNITS = 2000
 _FIRST = 10
+_ENOUGH_SEEDS = 6  # of fewer pairs all may be on one side by chance, with a probability above 5 %
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +84,8 @@ class Simulation:
 
     @property
     def helps(self) -> bool:
-        """Whether the interval of what is needed excludes that nothing is saved."""
-        return not self.measures_everyone and self._needed.upper < self._end
+        """Whether the interval of what is needed excludes that nothing is saved, and studies were enough to say so."""
+        return self._seeds >= _ENOUGH_SEEDS and not self.measures_everyone and self._needed.upper < self._end
 
     @property
     def measures_everyone(self) -> bool:
@@ -115,10 +116,11 @@ class Simulation:
             return f"{value:.0f}" if value <= end else f"more than {end:.0f}"
 
         compared = (
-            f"in {self.trials['seed'].nunique()} simulated studies {name} needed {shown(needed.labels)} {what} for the "
-            f"accuracy that random choice reached with {end:.0f} (95 % interval {shown(needed.lower)} to "
-            f"{shown(needed.upper)})"
+            f"in {self._seeds} simulated studies {name} needed {shown(needed.labels)} {what} for the accuracy that "
+            f"random choice reached with {end:.0f} (95 % interval {shown(needed.lower)} to {shown(needed.upper)})"
         )
+        if self._seeds < _ENOUGH_SEEDS:
+            return f"Too few studies to tell: {compared}. Simulate at least {_ENOUGH_SEEDS}, better 10 or more."
         if self.helps:
             return f"Choosing would have paid here, saving {1 - needed.labels / end:.0%}: {compared}."
         if needed.lower > end:
@@ -129,6 +131,10 @@ class Simulation:
         """Return a method's trials along what was paid according to plan, which is the same for all seeds."""
         own = self.trials[self.trials["acquisition"] == acquisition]
         return own.assign(labels=own["paid"])
+
+    @property
+    def _seeds(self) -> int:
+        return int(self.trials["seed"].nunique())
 
     @property
     def _end(self) -> float:

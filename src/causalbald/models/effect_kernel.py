@@ -58,12 +58,13 @@ class Hyperparameters:
 
 @dataclass(frozen=True)
 class Prior:
-    """Weakly informative Gaussian priors on the free parameters, for standardised data.
+    """Gaussian priors on the free parameters, for standardised data.
 
-    The free parameters are 2 D log lengthscales, whose centre grows with the square root of the dimension; the log
-    weight of the shared part in arm 0, its weight in arm 1 (any sign), the log weight of the effect part; the
-    means; the log noises. Weights on a log scale keep a part from vanishing, which would make the arms'
-    outcomes look like copies of each other and the belief about effects far too certain.
+    The free parameters are 2 D log lengthscales, whose centre grows with the square root of the dimension and whose
+    spread shrinks with it, since many free lengthscales can explain the noise of few labels; the log weight of the
+    shared part in arm 0, its weight in arm 1 (any sign), the log weight of the effect part; the means; the log noises,
+    centred where noise makes up a third of the variance. Weights on a log scale keep a part from vanishing, which would
+    make the arms' outcomes look like copies of each other and the belief about effects far too certain.
     """
 
     dimension: int
@@ -71,13 +72,14 @@ class Prior:
     @property
     def centre(self) -> Array:
         """Prior mean of the free parameters."""
-        lengthscale = math.log(math.sqrt(self.dimension)) + 0.7
-        return np.array([lengthscale] * (2 * self.dimension) + [0.0, 1.0, math.log(0.5), 0.0, 0.0, -2.0, -2.0])
+        lengthscale = math.log(math.sqrt(self.dimension)) + 1.2
+        return np.array([lengthscale] * (2 * self.dimension) + [0.0, 1.0, math.log(0.5), 0.0, 0.0, -1.0, -1.0])
 
     @property
     def spread(self) -> Array:
         """Prior standard deviation of the free parameters."""
-        return np.array([1.0] * (2 * self.dimension) + [0.7, 0.7, 0.7, 1.0, 1.0, 2.0, 2.0])
+        lengthscale = 0.4 + 0.6 / math.sqrt(self.dimension)
+        return np.array([lengthscale] * (2 * self.dimension) + [0.7, 0.7, 0.7, 1.0, 1.0, 1.0, 1.0])
 
     @property
     def starts(self) -> list[Array]:
