@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
+from causalbald._random import generator
 from causalbald._typing import Array, Positions
 from causalbald._validation import (
     check_choice,
@@ -20,6 +22,8 @@ from causalbald._validation import (
 from causalbald.models.base import CHUNK, CateEstimator
 from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy
 
+_FEW = 2048
+_TARGETS = 1000
 Batch = Literal["softmax", "greedy", "auto"]
 
 
@@ -33,19 +37,43 @@ def score_pool(
     targets: acq.Targets | None = None,
     rng: np.random.Generator | None = None,
 ) -> Array:
-    """Return the score of every unit of a pool, (N,), in chunks where the acquisition function allows it."""
+    """Return the score of every unit of a pool, (N,), in chunks.
+
+    Functions that ask for ``targets`` get those given, by default :func:`pool_targets`, beside each chunk.
+    """
     function = acq.get(acquisition)
     x = check_inputs(X, images=model.accepts_images)
     arm = check_treatment(treatment, len(x))
     pi = None if propensity is None else check_probability(propensity, len(x))
-    if not function.pointwise:
-        return function(model.posterior(x), arm, propensity=pi, targets=targets, rng=rng)
+    goal = None if function.pointwise else targets or pool_targets(len(x))
+    # With few units all at once: each chunk needs the targets' belief anew.
+    size = CHUNK if goal is None or len(x) > _FEW else len(x)
     scores = []
-    for start in range(0, len(x), CHUNK):
-        rows = slice(start, start + CHUNK)
+    for start in range(0, len(x), size):
+        chunk = np.arange(start, min(start + size, len(x)))
+        rows, here = _with_targets(chunk, goal)
         part = None if pi is None else pi[rows]
-        scores.append(function(model.posterior(x[rows], joint=False), arm[rows], propensity=part, rng=rng))
+        belief = model.posterior(x[rows], joint=goal is not None)
+        scores.append(function(belief, arm[rows], propensity=part, targets=here, rng=rng)[: len(chunk)])
     return np.concatenate(scores)
+
+
+def pool_targets(units: int, *, threshold: float = 0.0) -> acq.Targets:
+    """Return the pool itself as the population that matters: everyone, or of large pools a fixed sample of 1,000."""
+    positions = np.arange(units)
+    if units > _FEW:
+        positions = np.sort(generator(0, "targets", units).choice(units, size=_TARGETS, replace=False))
+    return acq.Targets.of(positions, units, threshold=threshold)
+
+
+def _with_targets(rows: Positions, goal: acq.Targets | None) -> tuple[Positions, acq.Targets | None]:
+    """Return rows and after them those targets that are not among them, and the targets as positions in these."""
+    if goal is None:
+        return rows, None
+    every = np.concatenate([rows, np.setdiff1d(goal.positions, rows)])
+    order = np.argsort(every)
+    here = order[np.searchsorted(every[order], goal.positions)]
+    return every, replace(goal, positions=here)
 
 
 def choose(
@@ -127,20 +155,19 @@ def choose(
         chosen = select(importance(), size, temperature=t, rng=rng)
         return chosen[affordable(chosen, price, budget)]
     limit = max(shortlist, 10 * size)
-    rows = np.arange(len(x))  # scores with targets need all of them
-    if function.pointwise:
-        few = len(open_units) <= limit
-        looked_at = open_units if few else _shortlist(importance(), limit, function.temperature, rng)
-        rows = np.concatenate([looked_at, waiting])
+    few = len(open_units) <= limit
+    looked_at = open_units if few else _shortlist(importance(), limit, function.temperature, rng)
+    goal = None if function.pointwise else targets or pool_targets(len(x))
+    rows, here = _with_targets(np.concatenate([looked_at, waiting]), goal)
     chosen = select_greedy(
         model.posterior(x[rows]),
         arm[rows],
         function,
         size,
         pending=np.flatnonzero(np.isin(rows, waiting)),
-        excluded=np.flatnonzero(~np.isin(rows, open_units)),
+        excluded=np.flatnonzero(~np.isin(rows, looked_at)),
         propensity=None if propensity is None else check_probability(propensity, len(x))[rows],
-        targets=targets,
+        targets=here,
         cost=None if price is None else price[rows],
         budget=budget,
         temperature=temperature or 0.0,

@@ -98,7 +98,7 @@ def _first_batch(pool: Pool, settings: Settings, offer: _Offer, measured: Positi
 def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
     """Return units chosen by the campaign's acquisition function, each after conditioning on those before it."""
     pool, acquisition = belief.pool, belief.settings.acquisition
-    scores = loop.score_pool(belief.model, pool.x, pool.arm, acquisition, propensity=pool.propensity, rng=offer.rng)
+    scores = belief.scores(offer.rng)
     chosen = loop.choose(
         belief.model,
         pool.x,
@@ -110,6 +110,7 @@ def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
         batch="auto",
         pending=offer.waiting,
         propensity=pool.propensity,
+        targets=belief.targets,
         cost=pool.cost,
         budget=offer.budget,
         scores=scores,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
+from causalbald import loop
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_alpha
+from causalbald.acquisition import Targets
 from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
@@ -113,6 +116,25 @@ class Belief:
             Average(float(m), float(s), float(m - reach * s), float(m + reach * s))
             for m, s in zip(mean, sd, strict=True)
         ]
+
+    @cached_property
+    def targets(self) -> Targets:
+        """The pool as the population that matters, with the effect at which the decision whom to treat changes."""
+        threshold = self.settings.sign * self.settings.worthwhile
+        return loop.pool_targets(len(self.pool), threshold=threshold)
+
+    def scores(self, rng: np.random.Generator) -> Array:
+        """Return how important it would be to measure each unit of the pool, (N,), by the campaign's function."""
+        pool = self.pool
+        return loop.score_pool(
+            self.model,
+            pool.x,
+            pool.arm,
+            self.settings.acquisition,
+            propensity=pool.propensity,
+            targets=self.targets,
+            rng=rng,
+        )
 
     def treats(self, effects: Effects) -> Mask:
         """Return whom the policy treats, (n,): those whose expected effect is better than the worthwhile one."""

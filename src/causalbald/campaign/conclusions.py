@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from causalbald import loop
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
@@ -60,7 +59,7 @@ def scores(belief: Belief, state: State, ids: Sequence[str] | None) -> pa.Table:
     pool, settings = belief.pool, belief.settings
     left = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
     rng = generator(settings.seed, "score", len(state.rounds))
-    found = loop.score_pool(belief.model, pool.x, pool.arm, settings.acquisition, propensity=pool.propensity, rng=rng)
+    found = belief.scores(rng)
     where = left if ids is None else pool.units.positions(ids)
     where = where[np.argsort(-found[where], kind="stable")]
     beats = np.searchsorted(np.sort(found[left]), found[where]) / max(1, len(left))

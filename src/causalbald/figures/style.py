@@ -41,8 +41,12 @@ _LOOKS = {
     "rho-bald": Look(_VERMILION, "D", "--"),
     "mu-pi-bald": Look(_BLACK, "P", "-"),
     "mu-rho-bald": Look(_BLUE, "*", "-"),
+    "tau-vr": Look(_VERMILION, ">", "-"),
+    "epig-tau": Look(_SKY, "<", "-"),
+    "epig-mu": Look(_GREEN, "h", "--"),
+    "regret": Look(_PINK, "d", "-."),
 }
-_OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("h", "<", ">", "d")]
+_OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("8", "H", "1", "2")]
 
 
 def look(acquisition: str) -> Look:
