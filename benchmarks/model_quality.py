@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from joblib import Parallel, delayed
 
 from causalbald import datasets, metrics
-from causalbald._threads import one_thread
 from causalbald.models import TarnetEnsemble, make_model
 
 RESULT = Path(__file__).parent.parent / "results" / "models" / "quality.csv"
@@ -39,8 +39,8 @@ def plan() -> list[tuple[Any, ...]]:
     return fits + [("ihdp", 300, "ensemble", track, seed) for track in ("paper", "paid") for seed in range(3)]
 
 
-@one_thread()
 def run(dataset: str, labels: int, model: str, track: str, seed: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
     data = datasets.load(dataset, seed)
     known = data.pool.take(np.random.default_rng(seed).permutation(len(data.pool))[:labels])
     v, test = data.validation, data.test

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from joblib import Parallel, delayed
 from scipy.special import stdtrit
 
 from causalbald import datasets, metrics
-from causalbald._threads import one_thread
 from causalbald.models import DeepKernelGP
 from causalbald.models.nn.objectives import Evidence, Variational
 from causalbald.models.nn.study import Labels, Study
@@ -61,8 +61,8 @@ WAYS = [
 ]
 
 
-@one_thread()
 def run(way: str, labels: int, seed: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
     data = datasets.load("ihdp", seed)
     known = data.pool.take(np.random.default_rng(seed).permutation(len(data.pool))[:labels])
     v = data.validation

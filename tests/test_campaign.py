@@ -211,7 +211,7 @@ def test_effects_follow_the_truth_with_intervals_in_its_unit(running: Campaign) 
 
 def test_averages_have_intervals_from_the_joint_belief(running: Campaign) -> None:
     """Against the moments of joint draws, which know nothing of how averages are accumulated."""
-    belief = running._current_belief()
+    belief = running.belief()
     draws = belief.model.posterior(belief.pool.x).draws(20_000, np.random.default_rng(0))
     effect = draws[:, :, 1] - draws[:, :, 0]
     ate = running.ate()
@@ -292,7 +292,7 @@ def test_advice_grows_with_what_is_known() -> None:
 def test_the_advised_gain_is_that_of_measuring(running: Campaign) -> None:
     """What further measurements do to the spread is known before their outcomes are, at given hyper-parameters."""
     advice = running.advice(3)
-    belief = running._current_belief()
+    belief = running.belief()
     pool = belief.pool
     pending = running.pending()["patient"]
     batch = running.ask(3, dry_run=True)["patient"]

@@ -152,7 +152,7 @@ def test_audits_are_predicted_without_their_outcomes(running: Campaign, page: Pa
     assert len(audits) >= 10
     order = np.sort(pool.units.positions(others))
     y = np.array([others[unit] for unit in pool.units.at(order)])
-    model = type(running._current_belief().model)(random_state=0)
+    model = type(running.belief().model)(random_state=0)
     model.fit(y, pool.arm[order], X=pool.x[order], pool=pool.x)
     where = pool.units.positions(audits)
     belief = model.posterior(pool.x[where])

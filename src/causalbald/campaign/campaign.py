@@ -13,6 +13,7 @@ import pyarrow as pa
 from causalbald import __version__
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.campaign import exchange
+from causalbald.campaign.batches import batch_table
 from causalbald.campaign.columns import Column
 from causalbald.campaign.events import Draft, Event
 from causalbald.campaign.pool import Pool, pool_parts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from causalbald.campaign.belief import Average, Belief
     from causalbald.campaign.conclusions import Policy
     from causalbald.campaign.setup import Preparation
+    from causalbald.campaign.simulate import Simulation
 
 Place = str | os.PathLike[str] | Storage
 Frames = Literal["pandas", "polars", "pyarrow"]
@@ -198,15 +200,15 @@ class Campaign:
         while True:
             state = self.state
             size_now, budget_now = self._limits(state, size, budget, explicit=n is not None)
-            proposal = propose(state, self.pool, self.settings, size_now, budget_now, self._current_belief)
+            proposal = propose(state, self.pool, self.settings, size_now, budget_now, self.belief)
             if not proposal.units:
                 raise InputError("nobody who is left can be paid from this budget: raise it or stop here.")
             body = {"round": len(state.rounds) + 1, "seen": state.number, "units": proposal.units}
             body |= {"belief": proposal.belief, "versions": _versions()}
             if dry_run:
-                return self._frame(self._batch_table([body]))
+                return self._frame(batch_table(self.settings, self.pool.units, [body]))
             if self._record("asked", body, [u["id"] for u in proposal.units]):
-                return self._frame(self._batch_table([self._state.rounds[-1]]))
+                return self._frame(batch_table(self.settings, self.pool.units, [self._state.rounds[-1]]))
 
     def _limits(self, state: State, size: int, budget: float | None, *, explicit: bool) -> tuple[int, float | None]:
         """Return how many units and how much money this batch may take."""
@@ -245,7 +247,7 @@ class Campaign:
         rounds = [
             r | {"units": [u for u in r["units"] if state.pending.get(u["id"]) == r["round"]]} for r in state.rounds
         ]
-        return self._frame(self._batch_table(rounds))
+        return self._frame(batch_table(self.settings, self.pool.units, rounds))
 
     def tell(self, outcomes: Any, *, overwrite: bool = False) -> Told:
         """Record measured outcomes, all or nothing. Never fits a model.
@@ -312,7 +314,7 @@ class Campaign:
 
         state = self.state
         ids = None if units is None else units_of(units, self.settings, self.pool.units)
-        return self._frame(conclusions.scores(self._current_belief(), state, ids), units)
+        return self._frame(conclusions.scores(self.belief(), state, ids), units)
 
     def effects(self, units: Any = None, *, alpha: float = 0.05) -> Any:
         """Return each unit's expected effect (treated minus control), in the outcome's own unit, with an interval.
@@ -324,28 +326,28 @@ class Campaign:
 
         self._refresh()
         ids = None if units is None else units_of(units, self.settings, self.pool.units)
-        return self._frame(conclusions.effects(self._current_belief(), ids, alpha), units)
+        return self._frame(conclusions.effects(self.belief(), ids, alpha), units)
 
     def ate(self, *, alpha: float = 0.05) -> Average:
         """Return the average effect over the pool, with an interval from the joint belief about everyone."""
         from causalbald.campaign import conclusions
 
         self._refresh()
-        return conclusions.average(self._current_belief(), alpha)
+        return conclusions.average(self.belief(), alpha)
 
     def subgroups(self, by: str, *, alpha: float = 0.05) -> Any:
         """Return the average effect of each group of a column; numbers are cut into fifths."""
         from causalbald.campaign import conclusions
 
         self._refresh()
-        return self._frame(conclusions.subgroups(self._current_belief(), by, alpha))
+        return self._frame(conclusions.subgroups(self.belief(), by, alpha))
 
     def policy(self, *, alpha: float = 0.05) -> Policy:
         """Return whom to treat, given ``better`` and ``worthwhile``, what that gains, and how sure it is."""
         from causalbald.campaign import conclusions
 
         self._refresh()
-        found = conclusions.policy(self._current_belief(), alpha)
+        found = conclusions.policy(self.belief(), alpha)
         return found.as_frame(self._frame)
 
     def predict(self, table: Any, *, alpha: float = 0.05) -> Any:
@@ -357,20 +359,33 @@ class Campaign:
 
         self._refresh()
         found = read_table(table, text=[self.settings.id])
-        effects = conclusions.predict(self._current_belief(), found, self.columns, alpha)
+        effects = conclusions.predict(self.belief(), found, self.columns, alpha)
         return as_frame(effects, found.backend or self._backend)
 
     def advice(self, n: int = 10) -> Advice:
         """Say whether to go on: what the next ``n`` measurements would teach, what is settled, what has changed."""
         from causalbald.campaign.advice import advise
 
-        return advise(self.state, self.pool, self.settings, check_int(n, "n", low=1), self._current_belief)
+        return advise(self.state, self.pool, self.settings, check_int(n, "n", low=1), self.belief)
 
     def status(self) -> dict[str, Any]:
         """Return counts by state and arm, rounds, and money; needs no model."""
         from causalbald.campaign.status import status
 
         return status(self.state, self.pool, self.settings)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write what was asked, learned and measured as one HTML page that needs nothing else."""
+        from causalbald.report.campaign import write_report
+
+        write_report(self, Path(path))
+
+    @staticmethod
+    def simulate(pool: Any, **options: Any) -> Simulation:
+        """Say what choosing would save on a table, before money is spent; see :func:`~.simulate.simulate`."""
+        from causalbald.campaign.simulate import simulate
+
+        return simulate(pool, **options)
 
     def history(self) -> Any:
         """Return all events, a row per unit: number, time, what, id, value, detail."""
@@ -397,8 +412,11 @@ class Campaign:
         """Take events into account that are not yet; a storage may show some twice."""
         return self._state.apply(e for e in events if e.number > self._state.number)
 
-    def _current_belief(self) -> Belief:
-        """Return the belief given all outcomes, fitted anew only if an outcome has changed."""
+    def belief(self) -> Belief:
+        """Return the model fitted on the outcomes that the last call has seen, and what follows from it.
+
+        Fitted anew only if an outcome has changed.
+        """
         from causalbald.campaign.belief import Belief
 
         if self._belief is None or self._belief[0] != self._state.told:
@@ -410,24 +428,6 @@ class Campaign:
         if like is not None and hasattr(like, "columns"):
             backend = read_table(like).backend
         return as_frame(table, backend)
-
-    def _batch_table(self, rounds: Iterable[Mapping[str, Any]]) -> pa.Table:
-        rows = [unit | {"round": r["round"]} for r in rounds for unit in r["units"]]
-        arms = self.settings.arms
-        columns: dict[str, Any] = {
-            self.settings.id: self.pool.units.column(row["id"] for row in rows),
-            "rank": pa.array([row["rank"] for row in rows], pa.int64()),
-            "round": pa.array([row["round"] for row in rows], pa.int64()),
-            self.settings.treatment: pa.array([arms[row["arm"]] for row in rows], pa.array(list(arms)).type),
-            "by": pa.array([row["by"] for row in rows], pa.string()),
-            "why": pa.array([row["why"] for row in rows], pa.string()),
-        }
-        for name in ("score", "effect", "lower", "upper", "propensity", "probability"):
-            columns[name] = pa.array([row.get(name) for row in rows], pa.float64())
-        columns["outside_support"] = pa.array([row["outside_support"] for row in rows], pa.bool_())
-        if self.settings.cost is not None:
-            columns[self.settings.cost] = pa.array([row["cost"] for row in rows], pa.float64())
-        return pa.table(columns)
 
 
 def _versions() -> dict[str, str]:

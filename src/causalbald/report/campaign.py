@@ -49,7 +49,7 @@ def _page(campaign: Campaign) -> str:
     state, pool, settings = campaign.state, campaign.pool, campaign.settings
     events = [e for e in campaign.storage.events() if e.number <= state.number]
     lacking = lacking_arm(state, pool)
-    belief = campaign._current_belief() if lacking is None else None
+    belief = campaign.belief() if lacking is None else None
     groups = checks.who_was_measured(state, pool, settings) if state.outcomes else []
     return render(
         "campaign.html",
