@@ -61,10 +61,10 @@ def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> 
 
 @register("regret")
 def regret(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
-    """Expected gain of deciding whom to treat after the outcome: sum_j w_j [h phi(m/h) - |m| Phi(-|m|/h)].
+    """Expected gain of deciding whom to treat after the outcome: sum_j w_j [h phi(m/h) - abs(m) Phi(-abs(m)/h)].
 
     The knowledge gradient of the decision: m is E tau_j minus the effect that is worthwhile, and
-    h = |C_j| / sqrt(v + s2) is how far the outcome is expected to move it.
+    h = abs(C_j) / sqrt(v + s2) is how far the outcome is expected to move it.
     """
 
     def gain(covariance: Array, spread: Array, goal: _Goal) -> Array:
