@@ -240,6 +240,12 @@ def test_averages_do_not_depend_on_chunks(running: Campaign, monkeypatch: pytest
     assert parts.sd == pytest.approx(whole.sd, rel=1e-9)
 
 
+def test_nobody_has_no_effect_but_nobody_may_fail(running: Campaign) -> None:
+    assert running.fail([]) == 0
+    with pytest.raises(InputError, match="no ids"):
+        running.effects([])
+
+
 def test_numeric_groups_are_cut_into_fifths(running: Campaign) -> None:
     groups = running.subgroups("age")
     assert 4 <= len(groups) <= 6

@@ -158,7 +158,7 @@ BAD_CALLS: dict[str, tuple[Callable[[Campaign], Any], str]] = {
     "ask for less than one costs": (lambda c: c.ask(budget=0.5), "can be paid"),
     "effects too early": (lambda c: c.effects(), r"at least 2 outcomes from each arm.*2 are known"),
     "average too early": (lambda c: c.ate(), "at least 2 outcomes from each arm"),
-    "score of nobody": (lambda c: c.score([]), "no ids given"),
+    "score of nobody": (lambda c: c.score([]), "at least 2 outcomes"),
     "effects of a stranger": (lambda c: c.effects(["x"]), "not in the pool"),
     "withdraw without a reason": (lambda c: c.withdraw("p003", reason=""), "needs a reason"),
     "withdraw a stranger": (lambda c: c.withdraw("P003", reason="r"), "Did you mean 'p003'"),

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
 
 from causalbald.campaign.events import Event
 from causalbald.campaign.storage import MemoryStorage, Storage, open_storage, postgres, records, schema, sqlite
 from causalbald.campaign.storage.base import Decide
+from causalbald.campaign.storage.schema import Connection
 from causalbald.errors import InputError
 from causalbald.testing.storage import Opener, check_storage
 from tests.postgres import campaign_url, database_url
@@ -117,9 +117,8 @@ def test_imports_are_light(tmp_path: Path) -> None:
 import sys
 from causalbald.campaign.events import Draft
 from causalbald.campaign.storage import open_storage
-assert "sqlalchemy" not in sys.modules
 open_storage(sys.argv[1]).create([], [Draft("start", {})])
-heavy = {"torch", "sklearn", "pandas", "psycopg"} & set(sys.modules)
+heavy = {"torch", "sklearn", "pandas", "sqlalchemy", "psycopg"} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", script, tmp_path / "study.db"], check=True)
@@ -128,9 +127,9 @@ assert not heavy, heavy
 def set_version(where: str, version: int | None) -> None:
     place = postgres.PostgresDatabase(where) if "://" in where else sqlite.SqliteFile(where)
     with place.transaction(write=True) as connection:
-        connection.execute(text("DELETE FROM causalbald_schema"))
+        connection.execute("DELETE FROM causalbald_schema")
         if version is not None:
-            connection.execute(text(f"INSERT INTO causalbald_schema VALUES ({version})"))
+            connection.execute(f"INSERT INTO causalbald_schema VALUES ({version})")
 
 
 def test_a_newer_version_says_so(where: str) -> None:
@@ -149,10 +148,10 @@ def test_an_older_version_is_brought_up_to_date(where: str, monkeypatch: pytest.
     created(where)
 
     def add_column(connection: Connection) -> None:
-        connection.execute(text("ALTER TABLE causalbald_events ADD COLUMN who TEXT DEFAULT 'nobody'"))
+        connection.execute("ALTER TABLE causalbald_events ADD COLUMN who TEXT DEFAULT 'nobody'")
 
     def rename_kind(connection: Connection) -> None:
-        connection.execute(text("UPDATE causalbald_events SET kind = 'begin' WHERE who = 'nobody'"))
+        connection.execute("UPDATE causalbald_events SET kind = 'begin' WHERE who = 'nobody'")
 
     monkeypatch.setattr(schema, "SCHEMA", 3)
     monkeypatch.setattr(schema, "MIGRATIONS", {2: add_column, 3: rename_kind})
@@ -169,10 +168,10 @@ def test_a_migration_that_fails_changes_nothing(where: str, monkeypatch: pytest.
     created(where)
 
     def drop(connection: Connection) -> None:
-        connection.execute(text("DROP TABLE causalbald_parts"))
+        connection.execute("DROP TABLE causalbald_parts")
 
     def fail(connection: Connection) -> None:
-        connection.execute(text("DROP TABLE nothing_of_this_name"))
+        connection.execute("DROP TABLE nothing_of_this_name")
 
     with monkeypatch.context() as patch:
         patch.setattr(schema, "SCHEMA", 3)

@@ -6,7 +6,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import text
 
 from causalbald.campaign.events import Draft, Event
 from causalbald.campaign.storage import open_storage, postgres
@@ -65,8 +64,8 @@ def test_a_stricter_default_of_the_server_loses_nothing() -> None:
     url = database_url()
     created(url)
     with postgres.PostgresDatabase(url).transaction(write=True) as connection:
-        name = connection.execute(text("SELECT current_database()")).scalar()
-        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'"))
+        name = connection.execute("SELECT current_database()").fetchone()[0]
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: open_storage(url).append(0, note), range(8)))
     assert len(open_storage(url).events()) == 9
@@ -79,7 +78,7 @@ def test_a_lost_connection_says_what_is_unknown() -> None:
     def decide(_known: list[Event]) -> list[Draft]:
         stop = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'"
         with postgres.PostgresDatabase(url).transaction(write=False) as connection:
-            connection.execute(text(stop)).all()
+            connection.execute(stop).fetchall()
         return [Draft("note", {})]
 
     with refused("lost the connection", "before you repeat"):
@@ -90,8 +89,8 @@ def test_a_lost_connection_says_what_is_unknown() -> None:
 def test_rights_that_are_missing() -> None:
     url = database_url()
     with postgres.PostgresDatabase(url).transaction(write=True) as connection:
-        connection.execute(text("DROP ROLE IF EXISTS guest"))
-        connection.execute(text("CREATE ROLE guest LOGIN"))
+        connection.execute("DROP ROLE IF EXISTS guest")
+        connection.execute("CREATE ROLE guest LOGIN")
     with refused("refused", "permission denied"):
         created(url.replace("postgres:@", "guest@"))
 
@@ -114,5 +113,6 @@ def test_a_database_that_does_not_exist() -> None:
 
 def test_a_missing_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, postgres.__name__)
     with refused("causalbald[postgres]", "pip install"):
         open_storage("postgresql://u@127.0.0.1:1/db").events()

@@ -25,11 +25,10 @@ from tests.postgres import campaign_url
 # has returned; "gone" means that all workers are.
 NURSERY = """
 import json, os, signal, sys, time
-import sqlalchemy.dialects.sqlite
 from causalbald.campaign.events import Draft
 from causalbald.campaign.storage import open_storage, sql, sqlite
 if "://" in sys.argv[1]:
-    import causalbald.campaign.storage.postgres, psycopg, sqlalchemy.dialects.postgresql.psycopg
+    import causalbald.campaign.storage.postgres
 
 started, start = os.pipe()
 

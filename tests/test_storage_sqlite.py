@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from sqlalchemy import text
 
 from causalbald.campaign.events import Draft, Event
 from causalbald.campaign.storage import Storage, open_storage, sqlite
@@ -46,9 +45,9 @@ def test_sqlite_is_told_to_be_durable_and_to_let_one_write(study: Path) -> None:
 
     open_storage(study).append(0, decide)
     with sqlite.SqliteFile(str(study)).transaction(write=True) as connection:
-        assert connection.execute(text("PRAGMA synchronous")).scalar() == 3
-        assert connection.execute(text("PRAGMA journal_mode")).scalar() == "delete"
-        assert connection.execute(text("PRAGMA busy_timeout")).scalar() == 60_000
+        assert connection.execute("PRAGMA synchronous").fetchone()[0] == 3
+        assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
+        assert connection.execute("PRAGMA busy_timeout").fetchone()[0] == 60_000
 
 
 def unable(*_: object) -> NoReturn:

@@ -49,7 +49,7 @@ class Policy:
 @one_thread()
 def effects(belief: Belief, ids: Sequence[str] | None, alpha: float) -> pa.Table:
     """Return id, effect, sd, lower, upper, outside_support; in the pool's order or that of ``ids``."""
-    where = _where(belief.pool, ids)
+    where = _where(belief.pool, ids, np.arange(len(belief.pool)))
     return _table(belief, where, _effect_columns(belief.effects(belief.pool.x[where], alpha)))
 
 
@@ -60,7 +60,7 @@ def scores(belief: Belief, state: State, ids: Sequence[str] | None) -> pa.Table:
     left = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
     rng = generator(settings.seed, "score", len(state.rounds))
     found = belief.scores(rng)
-    where = left if ids is None else pool.units.positions(ids)
+    where = _where(pool, ids, left)
     where = where[np.argsort(-found[where], kind="stable")]
     beats = np.searchsorted(np.sort(found[left]), found[where]) / max(1, len(left))
     columns = {"score": found[where], "beats": beats} | _effect_columns(belief.effects(pool.x[where]))
@@ -131,8 +131,10 @@ def predict(belief: Belief, table: TableIn, columns: Sequence[Column], alpha: fl
     return pa.table(ids | _effect_columns(found) | {"recommended": treat})
 
 
-def _where(pool: Pool, ids: Sequence[str] | None) -> Positions:
-    return np.arange(len(pool)) if ids is None else pool.units.positions(ids)
+def _where(pool: Pool, ids: Sequence[str] | None, everyone: Positions) -> Positions:
+    if ids is not None and not ids:
+        raise InputError("no ids given.")
+    return everyone if ids is None else pool.units.positions(ids)
 
 
 def _effect_columns(found: Effects) -> dict[str, Array]:

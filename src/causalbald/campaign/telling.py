@@ -90,8 +90,6 @@ def units_of(source: Any, settings: Settings, units: Units) -> list[str]:
     repeated = [i for i, count in Counter(ids).items() if count > 1]
     if repeated:
         raise InputError(f"id {repeated[0]!r} is given more than once.")
-    if not ids:
-        raise InputError("no ids given.")
     units.positions(ids)
     return ids
 

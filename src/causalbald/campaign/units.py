@@ -60,7 +60,7 @@ class Units:
         hits = pc.index_in(self._values, value_set=distinct)
         where = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
         found = np.full(len(distinct), -1, dtype=np.intp)
-        found[hits.take(pa.array(where)).to_numpy(zero_copy_only=False)] = where
+        found[hits.drop_null().to_numpy(zero_copy_only=False)] = where
         if (found < 0).any():
             unknown = distinct.take(pa.array(np.flatnonzero(found < 0))).to_pylist()
             close = get_close_matches(unknown[0], self._values.slice(0, _LOOK_AT).to_pylist(), n=1)

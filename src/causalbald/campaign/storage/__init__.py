@@ -1,6 +1,6 @@
 """Where campaigns are kept: in memory, in a SQLite file, in a PostgreSQL database.
 
-SQLAlchemy and the database's driver are imported when a campaign is opened, not before.
+The database's driver is imported when a campaign is opened, not before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from causalbald.campaign.storage.base import Decide, Storage
 from causalbald.campaign.storage.memory import MemoryStorage
-from causalbald.errors import InputError
+from causalbald.errors import InputError, StorageError
 
 __all__ = ["Decide", "MemoryStorage", "Storage", "open_storage"]
 
@@ -49,7 +49,12 @@ def _sqlite(path: str) -> Storage:
 
 
 def _postgres(url: str) -> Storage:
-    from causalbald.campaign.storage.postgres import PostgresDatabase
     from causalbald.campaign.storage.sql import SqlStorage
 
+    try:
+        from causalbald.campaign.storage.postgres import PostgresDatabase
+    except ImportError as error:
+        raise StorageError(
+            f'PostgreSQL needs a driver ({error}): install it with `pip install "causalbald[postgres]"`.'
+        ) from None
     return SqlStorage(PostgresDatabase(url))

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
-from urllib.parse import quote
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import NullPool
+import psycopg
+from psycopg.conninfo import make_conninfo
 
+from causalbald.campaign.storage import schema
+from causalbald.campaign.storage.schema import Connection
 from causalbald.errors import InputError, StorageError
 
 _WAIT_SECONDS = 60
 _FORM = "postgresql://user:password@host/database#campaign"
 _LOCK_NOT_AVAILABLE = "55P03"
+# The question mark's plus: what was taken for user and password is never tried as host or database, which are shown.
+_ADDRESS = re.compile(
+    r"\w+://(?:(?P<user>[^:/@]*)(?::(?P<password>[^@]*))?@)?+"
+    r"(?P<shown>(?P<host>\[[^]/?@]*]|[^:/?@]*)(?::(?P<port>\d*))?(?:/(?P<dbname>[^?]*))?)(?:\?(?P<others>.*))?"
+)
 
 
 class PostgresDatabase:
     """One campaign in a database, named by what follows ``#`` in the address; "study" if nothing does."""
+
+    dialect = schema.POSTGRESQL
 
     def __init__(self, url: str) -> None:
         address, _, campaign = url.partition("#")
@@ -31,8 +39,12 @@ class PostgresDatabase:
                 f"the name of a campaign, after # in {_FORM}, may have letters, digits, '.', '-' and '_'; "
                 "write a # in a password as %23."
             )
-        self._url = _parse(address)
-        self.label = f"{_without_secrets(self._url)}#{self.campaign}"
+        found = _ADDRESS.fullmatch(address)
+        if found is None:
+            raise InputError(f"this is no address of a database: write {_FORM}, and @ in a password as %40.")
+        self._options = _options(found)
+        user = f"{found['user']}@" if found["user"] else ""
+        self.label = f"postgresql://{user}{found['shown']}#{self.campaign}"
         self.taken = f"there is a campaign at {self.label} already: open it, or give another name after #."
 
     def missing(self, others: list[str]) -> str:
@@ -43,74 +55,78 @@ class PostgresDatabase:
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Connection]:
         """Run a block in one transaction."""
-        with self._connect() as connection, self._explained(), connection.begin():
-            if write:
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT_SECONDS}s'")
-            yield connection
+        # A connection that is closed before it has committed changes nothing.
+        with closing(self._connect()) as connection:
+            try:
+                if write:
+                    connection.execute(f"SET LOCAL lock_timeout = '{_WAIT_SECONDS}s'".encode())
+                yield _Translated(connection)
+                connection.commit()
+            except psycopg.Error as error:
+                raise StorageError(self._explained(error, lost=connection.closed)) from None
 
     @contextmanager
     def creation(self) -> Iterator[Connection]:
         """Run the block that creates the campaign."""
+        # Apart, so that nobody who creates a campaign waits until another one's table is sent.
+        with self.transaction(write=True) as connection:
+            schema.prepare(connection, self.dialect, self.label)
         with self.transaction(write=True) as connection:
             yield connection
 
     def check(self, connection: Connection) -> None:
         """Do nothing: a server watches over its own files."""
 
-    @cached_property
-    def _engine(self) -> Engine:
+    def _connect(self) -> psycopg.Connection:
         try:
-            # Once the campaign's row is locked, the next statement must see what others recorded before; a stricter
-            # level would show the state at the start of the transaction.
-            return create_engine(self._url, isolation_level="READ COMMITTED", poolclass=NullPool, hide_parameters=True)
-        except ImportError as error:
-            raise StorageError(
-                f'PostgreSQL needs a driver ({error}): install it with `pip install "causalbald[postgres]"`.'
-            ) from None
-
-    def _connect(self) -> Connection:
-        try:
-            return self._engine.connect()
-        except DBAPIError as error:
+            connection = psycopg.connect(make_conninfo(**self._options))
+        except psycopg.Error as error:
             raise StorageError(
                 f"cannot reach {self.label} ({self._words(error)}): check that the server runs, and address, user and "
                 "password."
             ) from None
+        # Once the campaign's row is locked, the next statement must see what others recorded before; a stricter level
+        # would show the state at the start of the transaction.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        return connection
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except DBAPIError as error:
-            words = self._words(error)
-            if error.connection_invalidated:
-                remedy = "look at what was recorded before you repeat anything"
-                raise StorageError(f"lost the connection to {self.label} ({words}): {remedy}.") from None
-            if getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
-                reason = f"has been in use by another program for {_WAIT_SECONDS} seconds: try again when it is done"
-                raise StorageError(f"{self.label} {reason}.") from None
-            raise StorageError(f"{self.label} refused ({words}): show this to whoever runs the database.") from None
+    def _explained(self, error: psycopg.Error, *, lost: bool) -> str:
+        words = self._words(error)
+        if lost:
+            remedy = "look at what was recorded before you repeat anything"
+            return f"lost the connection to {self.label} ({words}): {remedy}."
+        if error.sqlstate == _LOCK_NOT_AVAILABLE:
+            reason = f"has been in use by another program for {_WAIT_SECONDS} seconds: try again when it is done"
+            return f"{self.label} {reason}."
+        return f"{self.label} refused ({words}): show this to whoever runs the database."
 
-    def _words(self, error: DBAPIError) -> str:
-        words = " ".join(str(error.orig).split())
-        for secret in (self._url.password, self._url.query.get("password")):
-            if isinstance(secret, str) and secret:
-                words = words.replace(secret, "***").replace(quote(secret, safe=""), "***")
-        return words
+    def _words(self, error: psycopg.Error) -> str:
+        words, secret = " ".join(str(error).split()), self._options.get("password")
+        return words.replace(secret, "***").replace(quote(secret, safe=""), "***") if secret else words
 
 
-def _parse(address: str) -> URL:
-    try:
-        url = make_url(address)
-        if "@" in (url.host or ""):
-            raise ValueError
-    except (ArgumentError, ValueError):
-        # What the parser says may contain the password.
-        raise InputError(f"this is no address of a database: write {_FORM}, and @ in a password as %40.") from None
+class _Translated:
+    """A connection that takes ``?`` for a parameter, as SQLite's does."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor:
+        # As text, bytes take twice the room, which a server does not have for more than half a gigabyte.
+        return self._connection.execute(_translated(statement), parameters or None, binary=True)
+
+    def executemany(self, statement: str, rows: Sequence[Sequence[Any]], /) -> None:
+        self._connection.cursor().executemany(_translated(statement), rows)
+
+
+def _translated(statement: str) -> bytes:
+    return statement.replace("?", "%s").encode()
+
+
+def _options(address: re.Match[str]) -> dict[str, str]:
+    """Return what an address says, in the words of the driver."""
+    given = {name: unquote(address[name] or "") for name in ("user", "password", "host", "port", "dbname")}
+    given["host"] = given["host"].strip("[]")
+    named = {name: value for name, value in given.items() if value}
     defaults = {"connect_timeout": "10", "application_name": "causalbald"}
-    return url.set(drivername="postgresql+psycopg", query={**defaults, **url.query})
-
-
-def _without_secrets(url: URL) -> str:
-    address = URL.create("postgresql", url.username, host=url.host, port=url.port, database=url.database)
-    return address.render_as_string()
+    return defaults | named | dict(parse_qsl(address["others"] or ""))

@@ -1,71 +1,72 @@
-"""The tables of a database, and how older ones are brought up to date."""
+"""The tables of a database, where databases differ, and how older tables are brought up to date."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from sqlalchemy import (
-    Column,
-    Connection,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    func,
-    insert,
-    inspect,
-    select,
-    text,
-    update,
-)
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from causalbald.errors import StorageError
 
 SCHEMA = 1
 
-# What brings a database of the version before to this version, such as {2: add_column}. A change of the tables below
+# Names carry the package's, because a PostgreSQL database may hold other tables.
+_TABLES = """
+causalbald_schema (version INTEGER NOT NULL);
+causalbald_campaigns (name TEXT NOT NULL, created TEXT NOT NULL, PRIMARY KEY (name));
+causalbald_parts (campaign TEXT NOT NULL, name TEXT NOT NULL, data {blob} NOT NULL, PRIMARY KEY (campaign, name));
+causalbald_events (campaign TEXT NOT NULL, number INTEGER NOT NULL, time TEXT NOT NULL, kind TEXT NOT NULL,
+    body TEXT NOT NULL, PRIMARY KEY (campaign, number))
+"""
+
+
+class Connection(Protocol):
+    """A connection within a transaction; in statements ``?`` stands for a parameter."""
+
+    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Any:
+        """Run a statement; return a cursor."""
+
+    def executemany(self, statement: str, rows: Sequence[Sequence[Any]], /) -> Any:
+        """Run a statement for each row of parameters."""
+
+
+# What brings a database of the version before to this version, such as {2: add_column}. A change of the tables above
 # needs an entry here and a higher SCHEMA.
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
 
-# Names carry the package's, because a PostgreSQL database may hold other tables.
-_METADATA = MetaData()
-_SCHEMA = Table("causalbald_schema", _METADATA, Column("version", Integer, nullable=False))
-CAMPAIGNS = Table(
-    "causalbald_campaigns",
-    _METADATA,
-    Column("name", Text, primary_key=True),
-    Column("created", Text, nullable=False),
-)
-PARTS = Table(
-    "causalbald_parts",
-    _METADATA,
-    Column("campaign", Text, primary_key=True),
-    Column("name", Text, primary_key=True),
-    Column("data", LargeBinary, nullable=False),
-)
-EVENTS = Table(
-    "causalbald_events",
-    _METADATA,
-    Column("campaign", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("time", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("body", Text, nullable=False),
-)
 
-# Any number will do, as long as no other program takes the same.
-_ADVISORY_LOCK = 0x63_61_75_73_61_6C
+@dataclass(frozen=True)
+class Dialect:
+    """Where databases differ: a type, a query, and locks, which are empty where a transaction locks everything."""
+
+    blob: str
+    has_tables: str
+    lock_row: str = ""
+    queue: str = ""
+    lock_tables: str = ""
 
 
-def has_tables(connection: Connection) -> bool:
+SQLITE = Dialect("BLOB", "SELECT 1 FROM sqlite_master WHERE name = 'causalbald_schema'")
+POSTGRESQL = Dialect(
+    "BYTEA",
+    "SELECT 1 WHERE to_regclass('causalbald_schema') IS NOT NULL",
+    lock_row="FOR UPDATE",
+    # Of two processes that make or change tables at once, one or both would fail; the second waits here and finds the
+    # work done. Any number will do, as long as no other program takes the same.
+    queue=f"SELECT pg_advisory_xact_lock({0x63_61_75_73_61_6C})",
+    # Every transaction reads this table first, so that none runs while the others change.
+    lock_tables="LOCK TABLE causalbald_schema IN ACCESS EXCLUSIVE MODE",
+)
+
+
+def has_tables(connection: Connection, dialect: Dialect) -> bool:
     """Return whether there may be campaigns in this database."""
-    return inspect(connection).has_table(_SCHEMA.name)
+    return connection.execute(dialect.has_tables).fetchone() is not None
 
 
 def version(connection: Connection, place: str) -> int:
     """Return the version of the tables; raises StorageError if this release does not know it."""
-    found: int | None = connection.execute(select(func.max(_SCHEMA.c.version))).scalar()
+    found: int | None = connection.execute("SELECT max(version) FROM causalbald_schema").fetchone()[0]
     if found is None:
         raise StorageError(f"{place} is damaged, its version is missing: restore it from a copy.")
     if found > SCHEMA:
@@ -76,23 +77,17 @@ def version(connection: Connection, place: str) -> int:
     return found
 
 
-def prepare(connection: Connection, place: str) -> None:
-    """Make the tables, unless they are there, and bring them up to date."""
-    if not has_tables(connection):
-        if connection.dialect.name == "postgresql":
-            # Two processes that make the same tables at once would both fail; the second waits here and finds them.
-            connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-        _METADATA.create_all(connection)
-        if connection.execute(select(_SCHEMA.c.version)).first() is None:
-            connection.execute(insert(_SCHEMA).values(version=SCHEMA))
-    migrate(connection, place)
-
-
-def migrate(connection: Connection, place: str) -> None:
-    """Bring older tables up to date, in the caller's transaction."""
-    if connection.dialect.name == "postgresql" and version(connection, place) < SCHEMA:
-        # Every transaction reads this table first, so that none runs while the others change.
-        connection.execute(text(f"LOCK TABLE {_SCHEMA.name} IN ACCESS EXCLUSIVE MODE"))
-    for step in range(version(connection, place) + 1, SCHEMA + 1):
+def prepare(connection: Connection, dialect: Dialect, place: str) -> None:
+    """Make the tables, unless they are there, and bring them up to date, in a transaction of its own on a server."""
+    if dialect.queue:
+        connection.execute(dialect.queue)
+    if not has_tables(connection, dialect):
+        for table in _TABLES.format(blob=dialect.blob).split(";"):
+            connection.execute(f"CREATE TABLE {table.strip()}")
+        connection.execute("INSERT INTO causalbald_schema (version) VALUES (?)", (SCHEMA,))
+    found = version(connection, place)
+    if dialect.lock_tables and found < SCHEMA:
+        connection.execute(dialect.lock_tables)
+    for step in range(found + 1, SCHEMA + 1):
         MIGRATIONS[step](connection)
-        connection.execute(update(_SCHEMA).values(version=step))
+        connection.execute("UPDATE causalbald_schema SET version = ?", (step,))

@@ -6,15 +6,12 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import closing, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
-
+from causalbald.campaign.storage import schema
+from causalbald.campaign.storage.schema import Connection
 from causalbald.errors import CampaignExistsError, InputError, StorageError
 
 _WAIT_SECONDS = 60
@@ -38,6 +35,7 @@ class SqliteFile:
     """
 
     campaign = "study"
+    dialect = schema.SQLITE
 
     def __init__(self, path: str) -> None:
         if not path or "\0" in path:
@@ -54,7 +52,9 @@ class SqliteFile:
     def transaction(self, *, write: bool) -> Iterator[Connection]:
         """Run a block in one transaction on the file, which must exist."""
         self._require_file()
-        with self._explained(), _begin(self._engine, write=write) as connection:
+        # "rw" never makes a file. It falls back to reading alone where writing is not allowed; "ro" would refuse a file
+        # whose writer was killed, because such a file is repaired when it is opened.
+        with self._explained(), _begin(self.path, "rw", write=write) as connection:
             self._require_whole_pages(connection)
             yield connection
 
@@ -64,7 +64,8 @@ class SqliteFile:
         self._require_free()
         draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}.part")
         try:
-            with self._explained(), _begin(_engine(draft, "rwc"), write=True) as connection:
+            with self._explained(), _begin(draft, "rwc", write=True) as connection:
+                schema.prepare(connection, self.dialect, self.label)
                 yield connection
             self._put_in_place(draft)
         finally:
@@ -73,15 +74,9 @@ class SqliteFile:
 
     def check(self, connection: Connection) -> None:
         """Raise StorageError if SQLite finds damage."""
-        found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
-        if found != ["ok"]:
-            raise StorageError(f"{self.label} is damaged ({' '.join(found[0].split())}): restore it from a copy.")
-
-    @cached_property
-    def _engine(self) -> Engine:
-        # "rw" never makes a file. It falls back to reading alone where writing is not allowed; "ro" would refuse a file
-        # whose writer was killed, because such a file is repaired when it is opened.
-        return _engine(self.path, "rw")
+        found = connection.execute("PRAGMA integrity_check").fetchone()[0]
+        if found != "ok":
+            raise StorageError(f"{self.label} is damaged ({' '.join(found.split())}): restore it from a copy.")
 
     def _require_file(self) -> None:
         try:
@@ -120,8 +115,8 @@ class SqliteFile:
     def _require_whole_pages(self, connection: Connection) -> None:
         """Find a file cut short within its last page, which SQLite would fill with zeros and say nothing."""
         # Reading takes the lock, so that nobody changes the size meanwhile.
-        connection.exec_driver_sql("PRAGMA schema_version").all()
-        page = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+        connection.execute("PRAGMA schema_version").fetchall()
+        page = connection.execute("PRAGMA page_size").fetchone()[0]
         if self.path.stat().st_size % page:
             raise StorageError(f"{self.label} {_REASONS[sqlite3.SQLITE_CORRUPT]}.")
 
@@ -129,36 +124,21 @@ class SqliteFile:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except DBAPIError as error:
-            code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
             # The lowest byte is the kind of error; the others say more than anybody can act on.
-            reason = _REASONS.get(code & 0xFF, f"cannot be read or written, SQLite says «{error.orig}»: restore a copy")
+            reason = _REASONS.get(code & 0xFF, f"cannot be read or written, SQLite says «{error}»: restore a copy")
             raise StorageError(f"{self.label} {reason}.") from None
 
 
-def _engine(path: Path, mode: str) -> Engine:
-    address = f"{path.as_uri()}?mode={mode}"
-    engine = create_engine(
-        "sqlite://",
-        # Without an isolation level the driver leaves transactions alone, and those below are the only ones.
-        creator=lambda: sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None),
-        poolclass=NullPool,
-        hide_parameters=True,
-    )
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("PRAGMA synchronous=EXTRA")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options()["write"] else "BEGIN")
-
-    return engine
-
-
 @contextmanager
-def _begin(engine: Engine, *, write: bool) -> Iterator[Connection]:
-    with engine.connect() as connection:
-        connection.execution_options(write=write)
-        with connection.begin():
+def _begin(path: Path, mode: str, *, write: bool) -> Iterator[sqlite3.Connection]:
+    # Without an isolation level the driver begins no transactions, and those below are the only ones.
+    address = f"{path.as_uri()}?mode={mode}"
+    with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=EXTRA")
+        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        with connection:
             yield connection
 
 
