@@ -98,4 +98,6 @@ def _packed(table: pa.Table) -> bytes:
 
 
 def _unpacked(data: bytes, names: Any = None) -> pa.Table:
-    return pq.ParquetFile(pa.BufferReader(data)).read(columns=names)  # read_table would import pyarrow.dataset
+    # Not with read_table, which would import pyarrow.dataset. Not with threads: one that lets go of Python's bytes just
+    # when the program ends would abort it (apache/arrow#34314).
+    return pq.ParquetFile(pa.BufferReader(data)).read(columns=names, use_threads=False)
