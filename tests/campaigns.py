@@ -55,3 +55,11 @@ def run_rounds(campaign: Campaign, study: pd.DataFrame, rounds: int, size: int =
     """Ask and tell a few times."""
     for _ in range(rounds):
         campaign.tell(measured(study, campaign.ask(size)["patient"]))
+
+
+def running_campaign(study: pd.DataFrame) -> Campaign:
+    """Return a campaign with three rounds told and five units pending."""
+    campaign = new_campaign(study, protected=["sex"], audit=0.1)
+    run_rounds(campaign, study, 3)
+    campaign.ask(5)
+    return campaign

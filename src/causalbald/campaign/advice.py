@@ -45,17 +45,16 @@ class Advice:
 
 def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Callable[[], Belief]) -> Advice:
     """Return advice on asking for ``size`` more measurements."""
-    left = None if settings.budget is None else settings.budget - state.spent
+    left = settings.left(state.spent)
     available = len(pool) - len(state.closed)
     if lacking_arm(state, pool) is not None:
         return Advice("go on", ("there are too few outcomes yet for a model.",), left=left)
     known = belief()
     now = known.summary()
     size = min(size, available)
-    drift = _drift(state, str(now["policy"]))
-    settled = float(str(now["settled"]))
+    drift, settled = _drift(state, now["policy"]), now["settled"]
     reasons = [f"for {settled:.0%} of people it is settled at 95 % whether the treatment is worthwhile."]
-    error, after_pending, after_next, gain = float(str(now["expected_error"])), None, None, None
+    after_pending = after_next = gain = None
     if loop.batch_rule(known.model, pool.x) == "greedy":  # five members cannot say what further outcomes would teach
         after_pending, after_next = _errors(known, state, size)
         gain = 1 - after_next / after_pending if after_pending > 0 else 0.0
@@ -68,7 +67,7 @@ def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Call
     if left is not None:
         reasons.append(f"{left:g} of the budget of {settings.budget:g} is left.")
     verdict = _verdict(gain, settled, drift, left, available)
-    return Advice(verdict, tuple(reasons), error, after_pending, after_next, settled, drift, left)
+    return Advice(verdict, tuple(reasons), now["expected_error"], after_pending, after_next, settled, drift, left)
 
 
 def _verdict(gain: float | None, settled: float, drift: float | None, left: float | None, available: int) -> str:

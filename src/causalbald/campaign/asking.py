@@ -13,6 +13,7 @@ from causalbald import loop
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
+from causalbald._validation import check_int, check_number
 from causalbald.campaign.belief import Belief, lacking_arm
 from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
@@ -40,6 +41,27 @@ class _Offer:
     waiting: Positions
     budget: float | None
     rng: np.random.Generator
+
+
+def limits(
+    state: State, pool: Pool, settings: Settings, n: int | None, budget: float | None
+) -> tuple[int, float | None]:
+    """Return how many units and how much money a batch may take: by default 10, or as many as ``budget`` pays."""
+    size = check_int(10 if n is None else n, "n", low=1)
+    money = [] if budget is None else [check_number(budget, "budget", above=0.0)]
+    left = settings.left(state.spent)
+    if left is not None:
+        if left <= 0:
+            raise InputError(f"the budget of {settings.budget:g} is spent: nobody else can be asked for.")
+        money.append(left)
+    open_units = len(pool) - len(state.closed)
+    if not open_units:
+        raise InputError("everyone has been measured, asked for or withdrawn: nobody is left to ask for.")
+    if n is None:
+        cheapest = 1.0 if pool.cost is None else float(pool.cost.min())
+        size = size if budget is None else int(min(money) / cheapest)
+        size = min(size, open_units)
+    return size, min(money) if money else None
 
 
 def propose(

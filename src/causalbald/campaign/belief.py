@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,11 @@ from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, make_model
+from causalbald.models.base import CHUNK
 from causalbald.posterior import Posterior
 
 Mask = NDArray[np.bool_]
 SURE = 0.95
-_CHUNK = 1024
 _SAMPLE = 1000
 _ENOUGH_PER_ARM = 2
 
@@ -154,7 +155,7 @@ class Belief:
         return np.sort(generator(self.settings.seed, "sample").choice(len(self.pool), size=size, replace=False))
 
     @one_thread()
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> dict[str, Any]:
         """Return in a few numbers what is believed now, to be recorded with a batch."""
         x = self.pool.x[self.sample]
         effects = self.effects(x)
@@ -172,8 +173,8 @@ class Belief:
         }
 
     def _posteriors(self, x: Array, *, joint: bool) -> Iterator[Posterior]:
-        for start in range(0, len(x), _CHUNK):
-            yield self.model.posterior(x[start : start + _CHUNK], joint=joint)
+        for start in range(0, len(x), CHUNK):
+            yield self.model.posterior(x[start : start + CHUNK], joint=joint)
 
 
 def lacking_arm(state: State, pool: Pool) -> int | None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import pyarrow as pa
 
-from causalbald import __version__
-from causalbald._validation import check_choice, check_int, check_number
+from causalbald._validation import check_choice, check_int
 from causalbald.campaign import exchange
 from causalbald.campaign.batches import batch_table
 from causalbald.campaign.columns import Column
-from causalbald.campaign.events import Draft, Event
-from causalbald.campaign.pool import Pool, pool_parts
+from causalbald.campaign.events import Draft, Event, versions
+from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Better, OutcomeType, Settings, Value
 from causalbald.campaign.state import State
-from causalbald.campaign.storage import open_storage
-from causalbald.campaign.storage.base import Storage
+from causalbald.campaign.storage import Decide, Storage, open_storage
 from causalbald.campaign.tables import as_frame, read_table
 from causalbald.campaign.telling import Told, outcomes_of, units_of, withdrawable
 from causalbald.errors import InputError
@@ -50,7 +49,7 @@ class Campaign:
     """
 
     def __init__(self, where: Place, *, frames: Frames = "pandas") -> None:
-        self.storage = where if isinstance(where, Storage) else open_storage(where)
+        self.storage = open_storage(where)
         check_choice(frames, "frames", get_args(Frames))
         self._backend: Any = frames
         self._state = State()
@@ -123,18 +122,8 @@ class Campaign:
     @classmethod
     def start(cls, where: Place, prepared: Preparation) -> Self:
         """Create a campaign that was prepared, and perhaps looked at, before."""
-        storage = where if isinstance(where, Storage) else open_storage(where)
-        body = {
-            "settings": prepared.settings.as_json(),
-            "columns": [c.as_json() for c in prepared.columns],
-            "rows": len(prepared),
-            "questions": prepared.questions,
-            "versions": _versions(),
-        }
-        drafts = [Draft("created", body)]
-        if prepared.outcomes:
-            drafts.append(Draft("told", {"outcomes": prepared.outcomes, "source": "pool"}))
-        storage.create(pool_parts(prepared.units.text, prepared.arm, prepared.propensity, prepared.table), drafts)
+        storage = open_storage(where)
+        storage.create(prepared.parts(), prepared.drafts())
         campaign = cls(storage)
         campaign._backend = prepared.backend
         return campaign
@@ -194,51 +183,33 @@ class Campaign:
             Score, effect and interval are missing before a model can be fitted. Intervals hold the person's expected
             effect with 95 % probability, given the model.
         """
-        from causalbald.campaign.asking import propose
+        from causalbald.campaign.asking import limits, propose
 
-        size = check_int(10 if n is None else n, "n", low=1)
         while True:
             state = self.state
-            size_now, budget_now = self._limits(state, size, budget, explicit=n is not None)
-            proposal = propose(state, self.pool, self.settings, size_now, budget_now, self.belief)
+            size, money = limits(state, self.pool, self.settings, n, budget)
+            proposal = propose(state, self.pool, self.settings, size, money, self.belief)
             if not proposal.units:
                 raise InputError("nobody who is left can be paid from this budget: raise it or stop here.")
             body = {"round": len(state.rounds) + 1, "seen": state.number, "units": proposal.units}
-            body |= {"belief": proposal.belief, "versions": _versions()}
+            body |= {"belief": proposal.belief, "versions": versions()}
             if dry_run:
                 return self._frame(batch_table(self.settings, self.pool.units, [body]))
-            if self._record("asked", body, [u["id"] for u in proposal.units]):
+            if self._record(body):
                 return self._frame(batch_table(self.settings, self.pool.units, [self._state.rounds[-1]]))
 
-    def _limits(self, state: State, size: int, budget: float | None, *, explicit: bool) -> tuple[int, float | None]:
-        """Return how many units and how much money this batch may take."""
-        limits = [] if budget is None else [check_number(budget, "budget", above=0.0)]
-        if self.settings.budget is not None:
-            left = self.settings.budget - state.spent
-            if left <= 0:
-                raise InputError(f"the budget of {self.settings.budget:g} is spent: nobody else can be asked for.")
-            limits.append(left)
-        open_units = len(self.pool) - len(state.closed)
-        if not open_units:
-            raise InputError("everyone has been measured, asked for or withdrawn: nobody is left to ask for.")
-        if not explicit:
-            cheapest = 1.0 if self.pool.cost is None else float(self.pool.cost.min())
-            size = size if budget is None else int(min(limits) / cheapest)
-            size = min(size, open_units)
-        return size, min(limits) if limits else None
-
-    def _record(self, kind: str, body: dict[str, Any], units: Sequence[str]) -> bool:
+    def _record(self, body: dict[str, Any]) -> bool:
         """Record a batch unless other processes have asked for, or measured, one of its units meanwhile."""
+        units = [u["id"] for u in body["units"]]
 
         def decide(new: list[Event]) -> list[Draft]:
             state = self._advance(new)
             if state.closed.intersection(units):
                 return []
-            return [Draft(kind, body | {"round": len(state.rounds) + 1})]
+            return [Draft("asked", body | {"round": len(state.rounds) + 1})]
 
         before = len(self._state.rounds)
-        added = self.storage.append(self._state.number, decide)
-        self._advance(added)
+        self._append(decide)
         return len(self._state.rounds) > before and self._state.rounds[-1]["units"] == body["units"]
 
     def pending(self) -> Any:
@@ -269,13 +240,9 @@ class Campaign:
         told: list[Told] = []
 
         def decide(new: list[Event]) -> list[Draft]:
-            state = self._advance(new)
-            result, changed = read.against(state, self.settings, overwrite=overwrite)
+            result, drafts = read.against(self._advance(new), self.settings, overwrite=overwrite)
             told.append(result)
-            if not changed:
-                return []
-            before = {unit: state.outcomes[unit] for unit in changed if unit in state.outcomes}
-            return [Draft("told", {"outcomes": changed, "source": "told"} | ({"before": before} if before else {}))]
+            return drafts
 
         self._append(decide)
         return told[0]
@@ -312,9 +279,8 @@ class Campaign:
         """Return how important it would be to measure units now (all that can be measured by default), best first."""
         from causalbald.campaign import conclusions
 
-        state = self.state
-        ids = None if units is None else units_of(units, self.settings, self.pool.units)
-        return self._frame(conclusions.scores(self.belief(), state, ids), units)
+        ids = self._ids(units)
+        return self._frame(conclusions.scores(self._now(), self._state, ids), units)
 
     def effects(self, units: Any = None, *, alpha: float = 0.05) -> Any:
         """Return each unit's expected effect (treated minus control), in the outcome's own unit, with an interval.
@@ -324,31 +290,27 @@ class Campaign:
         """
         from causalbald.campaign import conclusions
 
-        self._refresh()
-        ids = None if units is None else units_of(units, self.settings, self.pool.units)
-        return self._frame(conclusions.effects(self.belief(), ids, alpha), units)
+        ids = self._ids(units)
+        return self._frame(conclusions.effects(self._now(), ids, alpha), units)
 
     def ate(self, *, alpha: float = 0.05) -> Average:
         """Return the average effect over the pool, with an interval from the joint belief about everyone."""
         from causalbald.campaign import conclusions
 
-        self._refresh()
-        return conclusions.average(self.belief(), alpha)
+        return conclusions.average(self._now(), alpha)
 
     def subgroups(self, by: str, *, alpha: float = 0.05) -> Any:
         """Return the average effect of each group of a column; numbers are cut into fifths."""
         from causalbald.campaign import conclusions
 
-        self._refresh()
-        return self._frame(conclusions.subgroups(self.belief(), by, alpha))
+        return self._frame(conclusions.subgroups(self._now(), by, alpha))
 
     def policy(self, *, alpha: float = 0.05) -> Policy:
         """Return whom to treat, given ``better`` and ``worthwhile``, what that gains, and how sure it is."""
         from causalbald.campaign import conclusions
 
-        self._refresh()
-        found = conclusions.policy(self.belief(), alpha)
-        return found.as_frame(self._frame)
+        found = conclusions.policy(self._now(), alpha)
+        return replace(found, units=self._frame(found.units))
 
     def predict(self, table: Any, *, alpha: float = 0.05) -> Any:
         """Return the expected effects of people in another table, with this campaign's covariates.
@@ -357,9 +319,8 @@ class Campaign:
         """
         from causalbald.campaign import conclusions
 
-        self._refresh()
         found = read_table(table, text=[self.settings.id])
-        effects = conclusions.predict(self.belief(), found, self.columns, alpha)
+        effects = conclusions.predict(self._now(), found, self.columns, alpha)
         return as_frame(effects, found.backend or self._backend)
 
     def advice(self, n: int = 10) -> Advice:
@@ -398,14 +359,22 @@ class Campaign:
     @classmethod
     def from_export(cls, where: Place, path: str | os.PathLike[str]) -> Self:
         """Create a campaign from what :meth:`export` wrote, with the same history and so the same next batch."""
-        storage = where if isinstance(where, Storage) else open_storage(where)
+        storage = open_storage(where)
         exchange.read(storage, Path(path))
         return cls(storage)
+
+    def _now(self) -> Belief:
+        """Return the belief given everything that has been told, also by other processes."""
+        self._refresh()
+        return self.belief()
+
+    def _ids(self, units: Any) -> list[str] | None:
+        return None if units is None else units_of(units, self.settings, self.pool.units)
 
     def _refresh(self) -> None:
         self._advance(self.storage.events(after=self._state.number))
 
-    def _append(self, decide: Any) -> None:
+    def _append(self, decide: Decide) -> None:
         self._advance(self.storage.append(self._state.number, decide))
 
     def _advance(self, events: Iterable[Event]) -> State:
@@ -424,13 +393,5 @@ class Campaign:
         return self._belief[1]
 
     def _frame(self, table: pa.Table, like: Any = None) -> Any:
-        backend = self._backend
-        if like is not None and hasattr(like, "columns"):
-            backend = read_table(like).backend
+        backend = read_table(like).backend if hasattr(like, "columns") else self._backend
         return as_frame(table, backend)
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {"causalbald": __version__} | {name: version(name) for name in ("numpy", "scikit-learn", "scipy", "torch")}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
-from causalbald.campaign.belief import Average, Belief, Effects
+from causalbald.campaign.belief import Average, Belief, Effects, Mask
 from causalbald.campaign.columns import Column, encode
 from causalbald.campaign.pool import Pool
 from causalbald.campaign.state import State
@@ -40,10 +40,6 @@ class Policy:
     gain_of_all: float
     """Gain of treating everyone."""
     settled: float
-
-    def as_frame(self, convert: Callable[[pa.Table], Any]) -> Policy:
-        """Return the same with ``units`` as the caller's kind of frame."""
-        return replace(self, units=convert(self.units))
 
 
 @one_thread()
@@ -110,9 +106,8 @@ def policy(belief: Belief, alpha: float) -> Policy:
     treat, settled = belief.treats(found), belief.settled(found)
     n, sign = len(pool), settings.sign
     gain, everyone = belief.averages(pool.x, sign * np.stack([treat / n, np.full(n, 1 / n)]), alpha)
-    arms = pa.array(list(settings.arms))
     columns = {
-        "recommended": arms.take(pa.array(treat.astype(np.int64))),
+        "recommended": _recommended(belief, treat),
         "probability_worthwhile": found.probability_above(settings.worthwhile, sign),
         "settled": settled,
     }
@@ -127,8 +122,11 @@ def predict(belief: Belief, table: TableIn, columns: Sequence[Column], alpha: fl
     found = belief.effects(encode(columns, table.data), alpha)
     name = belief.settings.id
     ids = {name: table.data[name]} if name in table.data.column_names else {}
-    treat = pa.array(list(belief.settings.arms)).take(pa.array(belief.treats(found).astype(np.int64)))
-    return pa.table(ids | _effect_columns(found) | {"recommended": treat})
+    return pa.table(ids | _effect_columns(found) | {"recommended": _recommended(belief, belief.treats(found))})
+
+
+def _recommended(belief: Belief, treat: Mask) -> pa.Array:
+    return pa.array(list(belief.settings.arms)).take(pa.array(treat.astype(np.int64)))
 
 
 def _where(pool: Pool, ids: Sequence[str] | None, everyone: Positions) -> Positions:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from causalbald import __version__
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -23,3 +25,10 @@ class Event:
     time: str
     kind: str
     body: dict[str, Any]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which a batch depends, to be recorded with it."""
+    from importlib.metadata import version
+
+    return {"causalbald": __version__} | {name: version(name) for name in ("numpy", "scikit-learn", "scipy", "torch")}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from causalbald._files import replacing
 from causalbald.campaign.events import Draft, Event
 from causalbald.campaign.pool import part_names
 from causalbald.campaign.state import State
@@ -24,8 +25,7 @@ def write(storage: Storage, rows: int, path: Path) -> None:
     """Write all parts and events; the file appears when it is whole."""
     if not path.parent.is_dir():
         raise InputError(f"folder {str(path.parent)!r} does not exist: create it first.")
-    unfinished = path.with_name(path.name + ".part")
-    with unfinished.open("w", encoding="utf-8") as file:
+    with replacing(path) as beside, beside.open("w", encoding="utf-8") as file:
         events = storage.events()
         head = {"format": "causalbald campaign", "version": FORMAT, "events": len(events)}
         file.write(json.dumps(head) + "\n")
@@ -35,7 +35,6 @@ def write(storage: Storage, rows: int, path: Path) -> None:
         for e in events:
             line = {"number": e.number, "time": e.time, "kind": e.kind, "body": e.body}
             file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
-    unfinished.replace(path)
 
 
 def read(storage: Storage, path: Path) -> None:

@@ -59,6 +59,10 @@ class Settings:
         """1 if a higher outcome is better, else -1."""
         return 1 if self.better == "higher" else -1
 
+    def left(self, spent: float) -> float | None:
+        """Return what is left of the budget, if there is one."""
+        return None if self.budget is None else self.budget - spent
+
     @property
     def arm_names(self) -> tuple[str, str]:
         """Both arms as text, control first."""

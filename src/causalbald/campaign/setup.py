@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Treatment
 from causalbald.campaign.columns import Column, Described, as_text, encode, find_columns, to_numbers
-from causalbald.campaign.settings import Better, OutcomeType, Settings, Value
+from causalbald.campaign.events import Draft, versions
+from causalbald.campaign.pool import pool_parts
+from causalbald.campaign.settings import Settings, Value
 from causalbald.campaign.tables import column, read_table
 from causalbald.campaign.units import Units, id_text
 from causalbald.errors import InputError
@@ -43,28 +45,38 @@ class Preparation:
     def __len__(self) -> int:
         return len(self.arm)
 
+    def parts(self) -> Iterator[tuple[str, bytes]]:
+        """Return what is stored of the pool."""
+        return pool_parts(self.units.text, self.arm, self.propensity, self.table)
+
+    def drafts(self) -> list[Draft]:
+        """Return the first events: what the campaign is about, and the outcomes that the table had."""
+        body = {
+            "settings": self.settings.as_json(),
+            "columns": [c.as_json() for c in self.columns],
+            "rows": len(self),
+            "questions": self.questions,
+            "versions": versions(),
+        }
+        told = [Draft("told", {"outcomes": self.outcomes, "source": "pool"})] if self.outcomes else []
+        return [Draft("created", body), *told]
+
 
 def prepare(
     pool: Any,
     *,
     id: str,
     treatment: str,
-    outcome: str,
     control: Value | None = None,
-    better: Better = "higher",
-    worthwhile: float = 0.0,
     covariates: Sequence[str] | Mapping[str, str] | None = None,
     exclude: Collection[str] = (),
-    cost: str | None = None,
-    budget: float | None = None,
     protected: Sequence[str] = (),
-    outcome_type: OutcomeType = "auto",
-    model: str = "auto",
-    acquisition: str = "mu-rho-bald",
-    audit: float = 0.0,
-    seed: int = 0,
+    **others: Any,
 ) -> Preparation:
-    """Check a table and everything said about it; see :meth:`causalbald.campaign.Campaign.create`."""
+    """Check a table and everything said about it; see :meth:`causalbald.campaign.Campaign.create`.
+
+    ``others`` are further fields of :class:`Settings`.
+    """
     found = read_table(pool, text=[id])
     table = found.data
     if table.num_columns > MAX_COLUMNS:
@@ -73,24 +85,9 @@ def prepare(
         raise InputError(f"{found.name} has no rows: give one per person.")
     units = Units(id_text(column(table, id, "ids"), id), id)
     arms, arm = _arms(column(table, treatment, "treatment"), treatment, control, units)
-    settings = Settings(
-        id=id,
-        treatment=treatment,
-        outcome=outcome,
-        arms=arms,
-        better=better,
-        worthwhile=worthwhile,
-        cost=cost,
-        budget=budget,
-        protected=tuple(protected),
-        outcome_type=outcome_type,
-        model=model,
-        acquisition=acquisition,
-        audit=audit,
-        seed=seed,
-    )
+    settings = Settings(id=id, treatment=treatment, arms=arms, protected=tuple(protected), **others)
     settings.check()
-    _check_cost(table, cost, units)
+    _check_cost(table, settings.cost, units)
     for name in protected:
         column(table, name, "protected group")
     names = _covariate_names(table, settings, covariates, exclude)
@@ -98,7 +95,7 @@ def prepare(
     columns, described = find_columns(table, names, kinds)
     x = encode(columns, table)
     outcomes = _known_outcomes(table, settings, units)
-    kept = [n for n in table.column_names if n in {*names, *protected, cost}]
+    kept = [n for n in table.column_names if n in {*names, *protected, settings.cost}]
     return Preparation(
         settings,
         columns,
@@ -106,10 +103,10 @@ def prepare(
         units,
         arm,
         x,
-        _propensity(x, arm, seed),
+        _propensity(x, arm, settings.seed),
         table.select(kept),
         outcomes,
-        _questions(table, columns, arm, seed),
+        _questions(table, columns, arm, settings.seed),
         found.backend,
     )
 

@@ -26,7 +26,6 @@ def status(state: State, pool: Pool, settings: Settings) -> dict[str, Any]:
     # Failed units can be asked for again.
     by_arm["available"] = everyone - by_arm["measured"] - by_arm["pending"] - by_arm["withdrawn"]
     by_arm["all"] = everyone
-    left = None if settings.budget is None else settings.budget - state.spent
     return {
         "units": {
             name: {"all": int(counts.sum())} | dict(zip(settings.arm_names, counts.tolist(), strict=True))
@@ -36,7 +35,7 @@ def status(state: State, pool: Pool, settings: Settings) -> dict[str, Any]:
         "asked": state.asked,
         "spent": state.spent,
         "budget": settings.budget,
-        "left": left,
+        "left": settings.left(state.spent),
         "events": state.number,
     }
 

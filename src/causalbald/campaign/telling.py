@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from causalbald.campaign.columns import to_numbers
+from causalbald.campaign.events import Draft
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.campaign.tables import column, read_table
@@ -36,8 +37,8 @@ class Outcomes:
     values: dict[str, float]
     empty: int
 
-    def against(self, state: State, settings: Settings, *, overwrite: bool) -> tuple[Told, dict[str, float]]:
-        """Return what is new beside what is known, and the outcomes to record."""
+    def against(self, state: State, settings: Settings, *, overwrite: bool) -> tuple[Told, list[Draft]]:
+        """Return what is new beside what is known, and what to record of it, with the values that it replaces."""
         gone = [u for u in self.values if state.of(u) == "withdrawn"]
         if gone:
             raise InputError(
@@ -55,7 +56,10 @@ class Outcomes:
             )
         changed = {u: v for u, v in self.values.items() if u not in state.outcomes or u in set(other)}
         told = Told(len(self.values) - len(known), len(known) - len(other), len(other), self.empty)
-        return told, changed
+        if not changed:
+            return told, []
+        before = {"before": {u: state.outcomes[u] for u in other}} if other else {}
+        return told, [Draft("told", {"outcomes": changed, "source": "told"} | before)]
 
 
 def outcomes_of(source: Any, settings: Settings, units: Units) -> Outcomes:

@@ -56,7 +56,7 @@ class Units:
         """Return where ``ids`` are, in their order; unknown ones are an error that names one."""
         wanted = pa.array([canonical(i) for i in ids], pa.string())
         distinct = pc.unique(wanted)
-        # As a rule few are looked up in many: looking for each of the many among the few is 15 times faster.
+        # As a rule few are looked up in many: it is faster to look for each of the many among the few.
         hits = pc.index_in(self._values, value_set=distinct)
         where = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
         found = np.full(len(distinct), -1, dtype=np.intp)

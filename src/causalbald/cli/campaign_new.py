@@ -11,31 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from causalbald.cli import campaign_table as table
 from causalbald.cli.campaign_options import Study
-from causalbald.cli.campaign_table import (
-    Acquisition,
-    Audit,
-    Better,
-    BetterOption,
-    Budget,
-    Categorical,
-    Control,
-    Cost,
-    Covariate,
-    Exclude,
-    Id,
-    Model,
-    Numeric,
-    Outcome,
-    OutcomeType,
-    OutcomeTypeOption,
-    Pool,
-    Protected,
-    Seed,
-    Treatment,
-    Worthwhile,
-    table_options,
-)
 from causalbald.cli.output import busy, check_folder, draw_table, print_json, printable, save_figure, say, stderr
 from causalbald.errors import CampaignExistsError, StorageError
 
@@ -50,32 +27,32 @@ _UNBALANCED_SHOWN = 8
 
 def new(
     study: Study,
-    pool: Pool,
-    id_: Id,
-    treatment: Treatment,
-    outcome: Outcome,
-    control: Control = None,
-    covariate: Covariate = None,
-    exclude: Exclude = None,
-    categorical: Categorical = None,
-    numeric: Numeric = None,
-    better: BetterOption = Better.HIGHER,
-    worthwhile: Worthwhile = 0.0,
-    outcome_type: OutcomeTypeOption = OutcomeType.AUTO,
-    cost: Cost = None,
-    budget: Budget = None,
-    protected: Protected = None,
-    audit: Audit = 0.0,
-    model: Model = "auto",
-    acquisition: Acquisition = "mu-rho-bald",
-    seed: Seed = 0,
+    pool: table.Pool,
+    id_: table.Id,
+    treatment: table.Treatment,
+    outcome: table.Outcome,
+    control: table.Control = None,
+    covariate: table.Covariate = None,
+    exclude: table.Exclude = None,
+    categorical: table.Categorical = None,
+    numeric: table.Numeric = None,
+    better: table.BetterOption = table.Better.HIGHER,
+    worthwhile: table.Worthwhile = 0.0,
+    outcome_type: table.OutcomeTypeOption = table.OutcomeType.AUTO,
+    cost: table.Cost = None,
+    budget: table.Budget = None,
+    protected: table.Protected = None,
+    audit: table.Audit = 0.0,
+    model: table.Model = "auto",
+    acquisition: table.Acquisition = "mu-rho-bald",
+    seed: table.Seed = 0,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the overlap: .svg, .png or .pdf.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Create it without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at the table, but create nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Create a campaign from a table, after showing what was found in it and whether the arms can be compared."""
-    given = table_options(locals())
+    given = table.table_options(locals())
     check_folder(picture)
     if not dry_run:
         _require_free(study)

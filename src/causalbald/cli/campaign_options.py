@@ -60,7 +60,7 @@ class _Hidden:
 
 @contextmanager
 def _without_pandas() -> Iterator[None]:
-    """Keep pyarrow from importing pandas only to see whether it was given one of its tables: 0.4 of 1 second."""
+    """Keep pyarrow from importing pandas only to see whether it was given one of its tables, which takes long."""
     sys.meta_path.insert(0, _Hidden)
     try:
         yield

@@ -140,9 +140,7 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="HTML file to write.")],
 ) -> None:
     """Write one HTML page: who was asked for, what was learned, whether arms and groups are fairly represented."""
-    from causalbald.report.campaign import write_report
-
     check_folder(output)
     with opened(study) as campaign, busy("fitting and drawing"):
-        write_report(campaign, output)
+        campaign.report(output)
     say(f"Report: {output.resolve()}")

@@ -3,60 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from causalbald.cli import campaign_table as table
 from causalbald.cli.campaign_options import Json, check_output, hand_over, percent
-from causalbald.cli.campaign_table import (
-    Acquisition,
-    Audit,
-    Better,
-    BetterOption,
-    Budget,
-    Categorical,
-    Control,
-    Cost,
-    Covariate,
-    Exclude,
-    Id,
-    Model,
-    Numeric,
-    Outcome,
-    OutcomeType,
-    OutcomeTypeOption,
-    Pool,
-    Protected,
-    Seed,
-    Treatment,
-    Worthwhile,
-    table_options,
-)
 from causalbald.cli.output import print_json, print_records, progress_bar, say
+
+if TYPE_CHECKING:
+    from causalbald.campaign.simulate import Simulation
 
 _PLAN = "The plan"
 
 
 def simulate(
-    pool: Pool,
-    id_: Id,
-    treatment: Treatment,
-    outcome: Outcome,
-    control: Control = None,
-    covariate: Covariate = None,
-    exclude: Exclude = None,
-    categorical: Categorical = None,
-    numeric: Numeric = None,
-    better: BetterOption = Better.HIGHER,
-    worthwhile: Worthwhile = 0.0,
-    outcome_type: OutcomeTypeOption = OutcomeType.AUTO,
-    cost: Cost = None,
-    budget: Budget = None,
-    protected: Protected = None,
-    audit: Audit = 0.0,
-    model: Model = "auto",
-    acquisition: Acquisition = "mu-rho-bald",
-    seed: Seed = 0,
+    pool: table.Pool,
+    id_: table.Id,
+    treatment: table.Treatment,
+    outcome: table.Outcome,
+    control: table.Control = None,
+    covariate: table.Covariate = None,
+    exclude: table.Exclude = None,
+    categorical: table.Categorical = None,
+    numeric: table.Numeric = None,
+    better: table.BetterOption = table.Better.HIGHER,
+    worthwhile: table.Worthwhile = 0.0,
+    outcome_type: table.OutcomeTypeOption = table.OutcomeType.AUTO,
+    cost: table.Cost = None,
+    budget: table.Budget = None,
+    protected: table.Protected = None,
+    audit: table.Audit = 0.0,
+    model: table.Model = "auto",
+    acquisition: table.Acquisition = "mu-rho-bald",
+    seed: table.Seed = 0,
     batch_size: Annotated[int, typer.Option(help="People measured at a time.", min=1, rich_help_panel=_PLAN)] = 10,
     rounds: Annotated[int, typer.Option(help="How often people are chosen.", min=1, rich_help_panel=_PLAN)] = 10,
     warm_start: Annotated[
@@ -74,7 +54,7 @@ def simulate(
 
     It takes the same options as `new`, invents outcomes for your people, and measures them: chosen, and at random.
     """
-    given = table_options(locals())
+    given = table.table_options(locals())
     check_output(output)
     plan: dict[str, Any] = {
         "batch_size": batch_size,
@@ -91,15 +71,20 @@ def simulate(
         import pyarrow as pa
 
         hand_over(pa.Table.from_pandas(found.trials, preserve_index=False), output, as_json=False)
-    summary = found.summary()
     if as_json:
-        print_json(summary | {"helps": found.helps, "verdict": found.verdict})
-        return
-    what = "measured" if cost is None else "spent"
+        print_json(found.summary() | {"helps": found.helps, "verdict": found.verdict})
+    else:
+        _show(found)
+
+
+def _show(found: Simulation) -> None:
+    summary, settings = found.summary(), found.settings
+    what = "measured" if settings.cost is None else "spent"
     rows = [
         {"chosen": chosen, what: summary["paid"], "error of effects": summary[error]}
-        for chosen, error in (("at random", "error_random"), (f"by {acquisition}", "error"))
+        for chosen, error in (("at random", "error_random"), (f"by {settings.acquisition}", "error"))
     ]
     print_records(rows, as_json=False)
-    say(f"By {acquisition}, effects were closer to the truth in {percent(summary['wins'])} of {seeds} pairs.")
+    wins, pairs = percent(summary["wins"]), summary["seeds"]
+    say(f"By {settings.acquisition}, effects were closer to the truth in {wins} of {pairs} pairs.")
     say(found.verdict)

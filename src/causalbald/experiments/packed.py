@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from causalbald._files import replacing
 from causalbald.errors import InputError
 from causalbald.experiments.spec import NAMES, TrialSpec
 from causalbald.experiments.trial import TrialState
@@ -50,9 +51,8 @@ def read_acquired(folder: Path) -> dict[str, list[list[int]]]:
 
 
 def _write(table: pd.DataFrame, path: Path) -> None:
-    beside = path.with_suffix(".new")
-    table.to_csv(beside, index=False, float_format="%.5g", lineterminator="\n")
-    beside.replace(path)
+    with replacing(path) as beside:
+        table.to_csv(beside, index=False, float_format="%.5g", lineterminator="\n")
 
 
 def _read(path: Path) -> pd.DataFrame:

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
-from uuid import uuid4
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from causalbald import __version__
+from causalbald._files import replacing
 from causalbald._typing import Array
 from causalbald.errors import InputError
 from causalbald.experiments.packed import named_table, read_acquired, read_tables, write_tables
@@ -46,8 +44,8 @@ class Store:
     def plan(self, specs: Iterable[TrialSpec]) -> None:
         """Note what is to be run, beside what was planned before."""
         planned = {spec.key: json.dumps(spec.given) for spec in [*self.planned(), *specs]}
-        with _replacing(self.folder / "planned.json") as file:
-            file.write(("[\n" + ",\n".join(planned.values()) + "\n]\n").encode())
+        with replacing(self.folder / "planned.json") as beside:
+            beside.write_bytes(("[\n" + ",\n".join(planned.values()) + "\n]\n").encode())
 
     def planned(self) -> list[TrialSpec]:
         """Return every trial that was ever asked for, in that order."""
@@ -136,7 +134,8 @@ class Store:
 
     def keep_propensity(self, spec: TrialSpec, values: Array) -> None:
         """Keep the propensities of a trial's pool for all trials on the same data."""
-        with _replacing(self.folder / "propensity" / f"{spec.data_key}.npy") as file:
+        path = self.folder / "propensity" / f"{spec.data_key}.npy"
+        with replacing(path) as beside, beside.open("wb") as file:
             np.save(file, values, allow_pickle=False)
 
     def _path(self, kind: str, spec: TrialSpec) -> Path:
@@ -161,20 +160,5 @@ def _read_json(path: Path) -> Any:
 
 
 def _write_json(path: Path, content: Any) -> None:
-    with _replacing(path) as file:
-        file.write(json.dumps(content).encode())
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file beside ``path`` and put it in its place when it is whole and on disk."""
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        with beside.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with replacing(path) as beside:
+        beside.write_bytes(json.dumps(content).encode())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import causalbald
+from causalbald._files import replacing
 from causalbald.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,12 +46,8 @@ def save(model: DeepEstimator, path: Path) -> None:
     text = json.dumps(description, default=lambda number: number.item())
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"cannot write {path}: give the name of a file in a folder that exists.")
-    unfinished = path.with_name(path.name + ".part")
-    try:
-        save_file(state, unfinished, metadata={"causalbald": text})
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as beside:
+        save_file(state, beside, metadata={"causalbald": text})
 
 
 def load(cls: type[Model], path: Path, encoder: nn.Module | None) -> Model:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causalbald import __version__
+from causalbald._files import replacing
 from causalbald.campaign.advice import advise
 from causalbald.campaign.belief import Belief, lacking_arm
 from causalbald.errors import ApproximationWarning, InputError
@@ -28,9 +29,9 @@ def write_report(campaign: Campaign, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if not target.parent.is_dir():
         raise InputError(f"folder {str(target.parent)!r} does not exist: create it first.")
-    unfinished = target.with_name(target.name + ".part")
-    unfinished.write_text(campaign_page(campaign), encoding="utf-8")
-    unfinished.replace(target)
+    page = campaign_page(campaign)
+    with replacing(target) as beside:
+        beside.write_text(page, encoding="utf-8")
 
 
 def campaign_page(campaign: Campaign) -> str:

@@ -19,6 +19,7 @@ from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.diagnostics import balance_table, common_support, representativeness, separation
+from causalbald.experiments.summary import paired_interval
 from causalbald.figures.campaign import draw_audit
 from causalbald.figures.support import draw_balance, draw_support
 from causalbald.report.page import figure_svg
@@ -166,11 +167,8 @@ def _outcomes(pool: Pool, units: Mapping[str, float]) -> tuple[Array, Positions]
 
 def _mean(errors: Array) -> Average:
     """Return a mean with Student's interval."""
-    from scipy.special import stdtrit
-
-    mean, sd = float(errors.mean()), float(errors.std(ddof=1) / np.sqrt(len(errors)))
-    reach = float(stdtrit(len(errors) - 1, 1 - ALPHA / 2)) * sd
-    return Average(mean, sd, mean - reach, mean + reach)
+    mean, lower, upper = paired_interval(errors, ALPHA)
+    return Average(mean, float(errors.std(ddof=1) / np.sqrt(len(errors))), lower, upper)
 
 
 def _root_mean_square(errors: Array) -> float:

@@ -15,15 +15,18 @@ from causalbald.errors import InputError, StorageError
 __all__ = ["Decide", "MemoryStorage", "Storage", "open_storage"]
 
 
-def open_storage(where: str | os.PathLike[str]) -> Storage:
+def open_storage(where: str | os.PathLike[str] | Storage) -> Storage:
     """Return the storage at an address; neither disk nor network is touched before its first method is called.
 
     Parameters
     ----------
-    where : str or path
+    where : str, path or Storage
         A path or ``sqlite:///path`` is a SQLite file, which holds one campaign. ``postgresql://user@host/database#name``
-        is one campaign of many in a PostgreSQL database; without ``#name`` it is called "study".
+        is one campaign of many in a PostgreSQL database; without ``#name`` it is called "study". A storage is returned
+        as it is.
     """
+    if isinstance(where, Storage):
+        return where
     scheme = re.match(r"([A-Za-z][\w+.-]*)://", where) if isinstance(where, str) else None
     if scheme is None:
         return _sqlite(os.fsdecode(where))
