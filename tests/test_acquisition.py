@@ -145,6 +145,8 @@ def test_scores_do_not_depend_on_the_outcomes_unit_beyond_a_constant(belief: Pos
     k = 1000.0
     scaled = Posterior(k * belief.mean, k * belief.factor, k**2 * belief.residual, k**2 * belief.noise)
     for name in acquisition.names():
+        if acquisition.get(name).batchwise:
+            continue
         shift = score(name, scaled) - score(name, belief)
         np.testing.assert_allclose(shift, shift[0], atol=1e-9, err_msg=name)
 

@@ -134,7 +134,9 @@ def test_the_axis_is_logarithmic_where_errors_differ_by_factors() -> None:
 
 
 def test_looks_differ_in_colour_and_in_grey() -> None:
-    shipped = figures.looks(acquisition.names())
+    modules = {name: acquisition.get(name).function.__module__ for name in acquisition.names()}
+    # Not those that plugins have added, in this test run or in the user's installation.
+    shipped = figures.looks(name for name, module in modules.items() if module.startswith("causalbald.acquisition."))
     assert {name: figures.look(name) for name in shipped} == shipped
     assert len({(look.marker, look.line) for look in shipped.values()}) == len(shipped)
     assert len({look.marker for look in shipped.values()}) == len(shipped)

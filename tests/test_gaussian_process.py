@@ -100,7 +100,7 @@ def exact_posterior(model: GaussianProcess, y: Array, t: Any, x: Array, new: Arr
 def test_agrees_with_gpytorch(dimension: int) -> None:
     y, t, x = make_data(60, dimension)
     pool = make_data(400, dimension, seed=1)[2]
-    model = GaussianProcess().fit(y, t, X=x, pool=pool)
+    model = GaussianProcess(hyper_uncertainty=False).fit(y, t, X=x, pool=pool)
     mean, covariance = exact_posterior(model, y, t, x, pool)
     posterior = model.posterior(pool)
     n, scale = len(pool), y.std()
@@ -118,7 +118,7 @@ def test_joint_covariance_between_units_agrees_with_gpytorch() -> None:
     """With every unit a site, nothing is approximated: whole joint covariance, not only averages."""
     y, t, x = make_data(40)
     pool = make_data(50, seed=1)[2]
-    model = GaussianProcess().fit(y, t, X=x, pool=pool)
+    model = GaussianProcess(hyper_uncertainty=False).fit(y, t, X=x, pool=pool)
     _, covariance = exact_posterior(model, y, t, x, pool)
     posterior = model.posterior(pool)
     flat = np.moveaxis(posterior.factor, 1, 0).reshape(100, -1)
@@ -134,7 +134,7 @@ def test_condition_is_a_refit_with_one_more_label(sites: int) -> None:
     """
     y, t, x = make_data(40)
     pool = make_data(200, seed=1)[2]
-    model = GaussianProcess(sites=sites).fit(y, t, X=x, pool=pool)
+    model = GaussianProcess(sites=sites, hyper_uncertainty=False).fit(y, t, X=x, pool=pool)
     before = model.posterior(pool)
     assert (before.residual_share > 0.01) == (sites == 20)
     for unit, arm in ((3, 0), (77, 1)):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causalbald import Posterior, acquisition
+from causalbald import Posterior, acquisition, selection
 from causalbald.errors import InputError
 from causalbald.selection import select, select_greedy
 from causalbald.testing import FakePosterior
@@ -153,3 +153,18 @@ def test_greedy_refuses_a_handful_of_draws_and_names_softmax() -> None:
     draws = np.random.default_rng(0).normal(size=(5, 9, 2))
     with pytest.raises(InputError, match="softmax"):
         select_greedy(Posterior.from_draws(draws, 0.1), TREATMENT, "mu-bald", 2, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_a_part_at_a_time_chooses_as_all_at_once(monkeypatch: pytest.MonkeyPatch, temperature: float) -> None:
+    scores = np.random.default_rng(0).integers(0, 5, size=400).astype(float)  # with ties
+    scores[::7] = -np.inf
+    candidates = np.flatnonzero(np.isfinite(scores))
+    noise = np.random.default_rng(1).gumbel(size=len(candidates))
+    keys = scores[candidates] / temperature + noise if temperature else scores[candidates]
+    expected = candidates[np.lexsort((noise, keys))[::-1]]
+    for chunk in (3, 64, 400):
+        monkeypatch.setattr(selection, "_CHUNK", chunk)
+        for size in (0, 1, 30, len(candidates)):
+            got = select(scores, size, temperature=temperature, rng=np.random.default_rng(1))
+            np.testing.assert_array_equal(got, expected[:size])

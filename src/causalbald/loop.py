@@ -20,8 +20,10 @@ from causalbald._validation import (
     check_vector,
 )
 from causalbald.models.base import CHUNK, CateEstimator
+from causalbald.scoring import Block, Scorer
 from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy
 
+SHORTLIST = 4096
 _FEW = 2048
 _TARGETS = 1000
 Batch = Literal["softmax", "greedy", "auto"]
@@ -46,23 +48,30 @@ def score_pool(
     arm = check_treatment(treatment, len(x))
     pi = None if propensity is None else check_probability(propensity, len(x))
     goal = None if function.pointwise else targets or pool_targets(len(x))
-    # With few units all at once: each chunk needs the targets' belief anew.
-    size = CHUNK if goal is None or len(x) > _FEW else len(x)
-    scores = []
-    for start in range(0, len(x), size):
-        chunk = np.arange(start, min(start + size, len(x)))
-        rows, here = _with_targets(chunk, goal)
-        part = None if pi is None else pi[rows]
-        belief = model.posterior(x[rows], joint=goal is not None)
-        scores.append(function(belief, arm[rows], propensity=part, targets=here, rng=rng)[: len(chunk)])
-    return np.concatenate(scores)
+
+    def take(rows: Positions | slice) -> Block:
+        return Block(x[rows], arm[rows], None if pi is None else pi[rows])
+
+    score, scores = Scorer.of(model, function, goal, take), np.empty(len(x))
+    size = block_size(function)
+    if goal is None or len(goal.positions) < len(x):
+        blocks = (take(slice(start, start + size)) for start in range(0, len(x), size))
+        scores = np.concatenate(list(score.over(blocks, rng)))
+    if goal is not None:
+        scores[goal.positions] = score.of_goal(rng)
+    return scores
+
+
+def block_size(function: acq.Acquisition) -> int:
+    """Return how many units to score at a time: more where each block needs the targets' belief anew."""
+    return CHUNK if function.pointwise else 4 * CHUNK
 
 
 def pool_targets(units: int, *, threshold: float = 0.0) -> acq.Targets:
     """Return the pool itself as the population that matters: everyone, or of large pools a fixed sample of 1,000."""
-    positions = np.arange(units)
-    if units > _FEW:
-        positions = np.sort(generator(0, "targets", units).choice(units, size=_TARGETS, replace=False))
+    if units <= _FEW:
+        return acq.Targets.of(np.arange(units), units, threshold=threshold)
+    positions = np.sort(generator(0, "targets", units).choice(units, size=_TARGETS, replace=False))
     return acq.Targets.of(positions, units, threshold=threshold)
 
 
@@ -88,12 +97,13 @@ def choose(
     batch: Batch = "softmax",
     temperature: float | None = None,
     pending: ArrayLike = (),
+    measured: ArrayLike | None = None,
     propensity: ArrayLike | None = None,
     targets: acq.Targets | None = None,
     cost: ArrayLike | None = None,
     budget: float | None = None,
     scores: ArrayLike | None = None,
-    shortlist: int = 4096,
+    shortlist: int = SHORTLIST,
 ) -> Positions:
     """Choose the next ``size`` units of a pool to measure, given a fitted model.
 
@@ -110,10 +120,14 @@ def choose(
     rng : numpy.random.Generator
     batch : "softmax", "greedy" or "auto"
         Sample all at once by score, or one by one with conditioning after each pick; see :func:`batch_rule`.
+        Functions that choose batches by covariates have a rule of their own, without temperature or scores.
     temperature : float, optional
         Of the softmax; by default the acquisition function's own, and 0 for greedy.
     pending : positions
         Units chosen earlier whose outcome is still to come; greedy batches take them into account.
+    measured : positions, optional
+        For functions that choose batches by covariates, to which pending units are as good as measured; by default
+        everyone who is not available.
     propensity, targets
         For acquisition functions that ask for them.
     cost : (N,), optional
@@ -137,6 +151,12 @@ def choose(
     waiting = check_positions(pending, len(x), "pending")
     open_units = np.setdiff1d(check_positions(available, len(x), "available"), waiting)
     price = None if cost is None else check_vector(cost, "cost", len(x))
+    if function.batchwise:
+        known = np.setdiff1d(np.arange(len(x)), open_units)
+        if measured is not None:
+            known = np.union1d(check_positions(measured, len(x), "measured"), waiting)
+        chosen = function.choose(x, arm, size, measured=known, available=open_units, rng=rng)
+        return chosen[affordable(chosen, price, budget)]
     if check_choice(batch, "batch", ("softmax", "greedy", "auto")) == "auto":
         batch = batch_rule(model, x)
     if size == 0:
@@ -156,7 +176,7 @@ def choose(
         return chosen[affordable(chosen, price, budget)]
     limit = max(shortlist, 10 * size)
     few = len(open_units) <= limit
-    looked_at = open_units if few else _shortlist(importance(), limit, function.temperature, rng)
+    looked_at = open_units if few else shortlisted(importance(), limit, function.temperature, rng)
     goal = None if function.pointwise else targets or pool_targets(len(x))
     rows, here = _with_targets(np.concatenate([looked_at, waiting]), goal)
     chosen = select_greedy(
@@ -182,12 +202,11 @@ def batch_rule(model: CateEstimator, X: ArrayLike) -> Batch:
     return "greedy" if draws is None or draws >= MIN_DRAWS_FOR_GREEDY else "softmax"
 
 
-def _shortlist(scores: Array, limit: int, temperature: float, rng: np.random.Generator) -> Positions:
-    """Return positions of units worth a closer look, sorted."""
+def shortlisted(scores: Array, limit: int, temperature: float, rng: np.random.Generator) -> Positions:
+    """Return sorted positions of ``limit`` units worth a closer look; ``scores`` are changed."""
     best = select(scores, limit // 2, temperature=0.0, rng=rng)
-    rest = scores.copy()
-    rest[best] = -np.inf
-    return np.sort(np.concatenate([best, select(rest, limit - len(best), temperature=temperature, rng=rng)]))
+    scores[best] = -np.inf
+    return np.sort(np.concatenate([best, select(scores, limit - len(best), temperature=temperature, rng=rng)]))
 
 
 def affordable(chosen: Positions, price: Array | None, budget: float | None) -> Positions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -14,12 +14,13 @@ from scipy.special import log_ndtr, ndtr, ndtri, stdtrit
 
 from causalbald._gaussian import bivariate_cdf
 from causalbald._typing import AnyArray, Array
-from causalbald._validation import check_alpha, check_int, check_positions, check_vector
+from causalbald._validation import check_alpha, check_int, check_positions, check_treatment, check_vector
 from causalbald.errors import ApproximationWarning, InputError
 
 Link = Literal["identity", "probit"]
 LARGE_RESIDUAL_SHARE = 0.5
 _CHUNK = 8192
+_ROWS = 64  # of a factor, that stay in the cache together
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,8 +93,11 @@ class Posterior:
         return cls(mean, factor, np.zeros(()), np.asarray(noise), link, n_draws=len(values))
 
     @classmethod
-    def mixture(cls, members: Sequence[Posterior]) -> Posterior:
-        """Return the belief with the first two moments of an equal mixture of beliefs about the same units."""
+    def mixture(cls, members: Sequence[Posterior], weights: ArrayLike | None = None) -> Posterior:
+        """Return the belief with the first two moments of a mixture of beliefs about the same units.
+
+        ``weights`` are equal unless given, and normalised to sum to 1.
+        """
         if not members:
             raise InputError("a mixture needs at least one posterior.")
         shapes = {(m.mean.shape, m.link) for m in members}
@@ -101,11 +105,17 @@ class Posterior:
             raise InputError(
                 f"members must be about the same units with the same link, got {sorted(map(str, shapes))}."
             )
-        mean = np.mean([m.mean for m in members], axis=0)
-        between = np.stack([m.mean - mean for m in members], axis=-1)
-        factor = np.concatenate([*(m.factor for m in members), between], axis=-1) / np.sqrt(len(members))
-        residual = np.mean([m.residual for m in members], axis=0)
-        noise = np.mean([m.noise for m in members], axis=0)
+        w = np.ones(len(members)) if weights is None else check_vector(weights, "weights", len(members))
+        if (w < 0).any() or w.sum() <= 0:
+            raise InputError("weights of a mixture must not be negative, and not all zero.")
+        w = w / w.sum()
+        mean, residual, noise = (
+            np.einsum("m,m...->...", w, np.stack([getattr(m, name) for m in members]))
+            for name in ("mean", "residual", "noise")
+        )
+        factors = [m.factor * np.sqrt(share) for share, m in zip(w, members, strict=True)]
+        between = np.stack([(m.mean - mean) * np.sqrt(share) for share, m in zip(w, members, strict=True)], axis=-1)
+        factor = np.concatenate([*factors, between], axis=-1)
         counts = [m.n_draws for m in members if m.n_draws is not None]
         return cls(mean, factor, residual, noise, members[0].link, n_draws=sum(counts) if counts else None)
 
@@ -120,6 +130,12 @@ class Posterior:
             self.link,
             self.n_draws,
         )
+
+    def widened(self, factor: Array, *, joint: bool) -> Posterior:
+        """Return the belief with the covariance of one more factor (N, K, R); without ``joint``, that within units."""
+        if joint:
+            return replace(self, factor=np.concatenate([self.factor, factor], axis=-1))
+        return replace(self, residual=self.residual + factor @ factor.transpose(0, 2, 1))
 
     def rescaled(self, scale: float, shift: float) -> Posterior:
         """Return the belief in another unit of the outcome: scale * outcome + shift."""
@@ -248,8 +264,10 @@ class Posterior:
         factor, residual = self.factor.copy(), self.residual.copy()
         if shared > 0:
             q = np.sqrt(local / d)
-            along = self.factor @ f
-            factor -= ((1 - q) / shared * along)[..., None] * f.astype(factor.dtype)
+            for start in range(0, units, _ROWS):
+                rows = factor[start : start + _ROWS]
+                along = (1 - q) / shared * (rows @ f)
+                rows -= along[..., None] * f.astype(factor.dtype)
             factor[i] -= np.outer(r / (d * q), f)
         residual[i] -= np.outer(r, r) / local
         return Posterior(self.mean, factor, residual, self.noise, self.link, self.n_draws)
@@ -266,6 +284,17 @@ class Posterior:
         factor = self.factor * slope[..., None]
         residual = self.covariance - np.einsum("nar,nbr->nab", factor, factor)
         return Posterior(self.expected, factor, residual, self.outcome_noise, "identity", self.n_draws)
+
+    def log_density(self, treatment: ArrayLike, outcome: ArrayLike) -> Array:
+        """Return the log density (N,) of an outcome of each unit under its arm; of 0 or 1 with the probit link."""
+        units = np.arange(len(self))
+        arm = check_treatment(treatment, len(self))
+        y = check_vector(outcome, "outcome", len(self))
+        mean = self.expected[units, arm]
+        if self.link == "probit":
+            return np.asarray(np.log(np.where(y > 0, mean, 1 - mean)))
+        variance = self.variance[units, arm] + self.noise[units, arm]
+        return np.asarray(-0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance))
 
     def average_effect(self, weights: ArrayLike | None = None) -> tuple[float, float]:
         """Return mean and variance of the (weighted) average effect over the units, from the joint belief."""

@@ -15,6 +15,7 @@ from causalbald.posterior import Posterior
 
 # Fewer draws than this say little about how units hang together (five members have rank four).
 MIN_DRAWS_FOR_GREEDY = 100
+_CHUNK = 1 << 20
 
 
 def select(scores: ArrayLike, size: int, *, temperature: float, rng: np.random.Generator) -> Positions:
@@ -38,13 +39,26 @@ def select(scores: ArrayLike, size: int, *, temperature: float, rng: np.random.G
         raise InputError("scores contain NaN or +inf: use -inf for units that must not be chosen.")
     if not temperature >= 0 or np.isinf(temperature):
         raise InputError(f"temperature must be a finite number of at least 0, got {temperature!r}.")
-    candidates = np.flatnonzero(np.isfinite(values))
-    if size > len(candidates):
-        raise InputError(f"{size} units asked for, but only {len(candidates)} can be chosen: ask for fewer.")
-    noise = rng.gumbel(size=len(candidates))  # with T = 0 it only breaks ties
-    keys = values[candidates] / temperature + noise if temperature > 0 else values[candidates]
-    order = np.lexsort((noise, keys))[::-1]
-    return candidates[order[:size]]
+    available = int(np.isfinite(values).sum())
+    if size > available:
+        raise InputError(f"{size} units asked for, but only {available} can be chosen: ask for fewer.")
+    best, keys, noise = np.empty(0, dtype=np.intp), np.empty(0), np.empty(0)
+    for start in range(0, len(values), _CHUNK):  # a part at a time, so that pools of many millions need little memory
+        part = values[start : start + _CHUNK]
+        candidates = np.flatnonzero(np.isfinite(part))
+        drawn = rng.gumbel(size=len(candidates))  # with T = 0 it only breaks ties
+        found = part[candidates] / temperature + drawn if temperature > 0 else part[candidates]
+        best = np.concatenate([best, candidates + start])
+        keys, noise = np.concatenate([keys, found]), np.concatenate([noise, drawn])
+        kept = _largest(keys, noise, size)
+        best, keys, noise = best[kept], keys[kept], noise[kept]
+    return best
+
+
+def _largest(keys: Array, ties: Array, size: int) -> Positions:
+    """Return where the largest keys are, in order."""
+    worth = np.flatnonzero(keys >= np.partition(keys, -size)[-size]) if 0 < size < len(keys) else np.arange(len(keys))
+    return worth[np.lexsort((ties[worth], keys[worth]))[::-1][:size]]
 
 
 def select_greedy(

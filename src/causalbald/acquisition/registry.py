@@ -13,12 +13,21 @@ from numpy.typing import ArrayLike
 
 from causalbald._registry import Registry
 from causalbald._typing import Array, Positions
-from causalbald._validation import check_number, check_positions, check_probability, check_treatment, check_vector
+from causalbald._validation import (
+    check_inputs,
+    check_int,
+    check_number,
+    check_positions,
+    check_probability,
+    check_treatment,
+    check_vector,
+)
 from causalbald.errors import InputError
 from causalbald.posterior import Posterior
 
 Score = Callable[..., Array]
-F = TypeVar("F", bound=Score)
+BatchRule = Callable[..., Positions]
+F = TypeVar("F", bound=Callable[..., Any])
 EXTRAS = ("propensity", "targets", "rng")
 
 
@@ -53,12 +62,16 @@ class Acquisition:
     unit. It may ask for ``propensity``, ``targets`` or ``rng`` by naming them as keyword arguments. One that
     does not ask for ``targets`` must score each unit from that unit's own belief alone, so that large
     pools can be scored in chunks. Unless ``per_cost`` is false, importance is divided by what a unit costs.
+
+    One that is ``batchwise`` has no scores and looks at no belief: ``function(x, treatment, measured, available, size,
+    rng)`` gets standardised covariates and returns positions in order of choice; costs can only cut its batch short.
     """
 
     name: str
-    function: Score
+    function: Score | BatchRule
     temperature: float = 0.25
     per_cost: bool = True
+    batchwise: bool = False
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -85,6 +98,11 @@ class Acquisition:
         rng: np.random.Generator | None = None,
     ) -> Array:
         """Return the scores (N,) of all units of ``posterior``; see :func:`score`."""
+        if self.batchwise:
+            raise InputError(
+                f"acquisition {self.name!r} chooses batches by covariates and has no score of single units: ask for a "
+                "batch, or take another one such as 'mu-rho-bald'."
+            )
         units = len(posterior)
         arm = check_treatment(treatment, units)
         extras: dict[str, Any] = {}
@@ -108,12 +126,47 @@ class Acquisition:
             raise InputError(f"acquisition {self.name!r} returned NaN for {int(np.isnan(scores).sum())} units.")
         return scores
 
+    def choose(
+        self,
+        X: Any,
+        treatment: ArrayLike,
+        size: int,
+        *,
+        measured: ArrayLike,
+        available: ArrayLike,
+        rng: np.random.Generator,
+    ) -> Positions:
+        """Return ``size`` of the units ``available`` in order of choice, of a function that is ``batchwise``.
+
+        X (N, D), or images, are the covariates of the whole pool; units ``measured`` are never chosen. Needs no model.
+        """
+        x = check_inputs(X, images=True)
+        x = x.reshape(len(x), -1).astype(np.float64, copy=False)
+        arm = check_treatment(treatment, len(x))
+        known = check_positions(measured, len(x), "measured")
+        open_units = np.setdiff1d(check_positions(available, len(x), "available"), known)
+        if check_int(size, "size", low=0) > len(open_units):
+            raise InputError(f"{size} units asked for, but only {len(open_units)} can be chosen: ask for fewer.")
+        chosen = check_positions(self.function(_standardised(x), arm, known, open_units, size, rng), len(x), self.name)
+        if len(chosen) != size or not np.isin(chosen, open_units).all():
+            raise InputError(f"acquisition {self.name!r} did not return {size} of the units that are available.")
+        return chosen
+
+
+def _standardised(x: Array) -> Array:
+    """Return covariates with mean 0 and standard deviation 1 over the pool; constant ones are 0."""
+    # Rounding gives a constant column a tiny standard deviation, by which it must not be divided.
+    varies = x.max(axis=0) > x.min(axis=0)
+    return np.where(varies, x - x.mean(axis=0), 0.0) / np.where(varies, x.std(axis=0), 1.0)
+
 
 _REGISTRY: Registry[Acquisition] = Registry("acquisition", "acquisition")
 
 
-def register(name: str, *, temperature: float = 0.25, per_cost: bool = True) -> Callable[[F], F]:
-    """Give a score function a name: it then appears in CLI, tables, figures and conformance tests.
+def register(
+    name: str, *, temperature: float = 0.25, per_cost: bool = True, batchwise: bool = False
+) -> Callable[[F], F]:
+    """Give a function a name: it then appears in CLI, tables, figures and conformance tests.
 
     Parameters
     ----------
@@ -122,10 +175,12 @@ def register(name: str, *, temperature: float = 0.25, per_cost: bool = True) -> 
         Default temperature of the softmax batch rule for this score.
     per_cost : bool
         Whether cheap units are preferred where units differ in cost.
+    batchwise : bool
+        Whether the function chooses whole batches by covariates; see :class:`Acquisition`.
     """
 
     def decorate(function: F) -> F:
-        _REGISTRY.add(name, Acquisition(name, function, temperature, per_cost))
+        _REGISTRY.add(name, Acquisition(name, function, temperature, per_cost, batchwise))
         return function
 
     return decorate

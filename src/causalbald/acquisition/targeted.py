@@ -81,6 +81,7 @@ class _Goal:
     def __init__(self, belief: Posterior, targets: Targets) -> None:
         self.positions, self.weights = targets.positions, targets.weights
         self.factor = belief.factor[self.positions].astype(np.float64, copy=False)
+        self.effect = self.factor[:, 1] - self.factor[:, 0]
         self.both = belief.covariance[self.positions]
         self.variance = np.maximum(belief.effect_variance[self.positions], _TINY)
         self.distance = np.abs(belief.effect_mean[self.positions] - targets.threshold)
@@ -98,20 +99,20 @@ def _over_targets(posterior: Posterior, treatment: Treatment, targets: Targets, 
     belief = posterior.linearised()
     goal, total = _Goal(belief, targets), np.empty(len(belief))
     for rows in _chunks(len(belief)):
-        treated, control = (_covariance(belief, treatment, goal, rows, arm) for arm in (1, 0))
-        total[rows] = worth(treated - control, np.stack(_spread(belief, treatment, rows), axis=1), goal)
+        covariance = _covariance(belief, treatment, goal, rows)
+        total[rows] = worth(covariance, np.stack(_spread(belief, treatment, rows), axis=1), goal)
     return _log(total)
 
 
-def _covariance(belief: Posterior, treatment: Treatment, goal: _Goal, rows: slice, arm: int) -> Array:
-    """Return Cov(mu_t(x_i), mu_arm(x_j)) of some units and all targets, (n, J)."""
+def _covariance(belief: Posterior, treatment: Treatment, goal: _Goal, rows: slice, arm: int | None = None) -> Array:
+    """Return Cov(mu_t(x_i), mu_arm(x_j)) of some units and all targets, (n, J); of their effects without an arm."""
     own = treatment[rows]
     here = np.arange(len(own))
-    factor = belief.factor[rows][here, own].astype(np.float64, copy=False)
-    covariance: Array = factor @ goal.factor[:, arm].T
+    factor, local = belief.factor[rows][here, own].astype(np.float64, copy=False), belief.residual[rows][here, own]
+    covariance: Array = factor @ (goal.effect if arm is None else goal.factor[:, arm]).T
     place = goal.place[rows]
     target = place >= 0
-    covariance[here[target], place[target]] += belief.residual[rows][here, own, arm][target]
+    covariance[here[target], place[target]] += (local[:, 1] - local[:, 0] if arm is None else local[:, arm])[target]
     return covariance
 
 

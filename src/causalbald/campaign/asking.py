@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from causalbald import loop
+from causalbald import acquisition, loop
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
@@ -39,6 +39,7 @@ class _Offer:
     available: Positions
     size: int
     waiting: Positions
+    measured: Positions
     budget: float | None
     rng: np.random.Generator
 
@@ -70,16 +71,15 @@ def propose(
     """Choose the next batch from the state of a campaign; the same state and seed give the same batch."""
     available = _available(state, pool, size)
     rng = generator(settings.seed, "ask", len(state.rounds) + 1)
-    pending = np.sort(pool.units.positions(state.pending))
+    pending, measured = (np.sort(pool.units.positions(units)) for units in (state.pending, state.outcomes))
     with one_thread():
         audits = _audits(state, settings, available, size, pool.cost, budget, rng)
         left = None if budget is None else budget - _price(pool, audits)
         rest, waiting = np.setdiff1d(available, audits), np.concatenate([pending, audits])
-        offer = _Offer(rest, size - len(audits), waiting, left, rng)
+        offer = _Offer(rest, size - len(audits), waiting, measured, left, rng)
         drawn = _audit_entries(pool, audits, len(available))
         if lacking_arm(state, pool) is not None:
-            measured = np.sort(pool.units.positions(state.outcomes))
-            return Proposal(_ranked(drawn + _first_batch(pool, settings, offer, measured)), None)
+            return Proposal(_ranked(drawn + _first_batch(pool, settings, offer)), None)
         current = belief()
         entries = _with_effects(drawn + _informed_batch(current, offer), current)
         return Proposal(_ranked(entries), current.summary())
@@ -94,13 +94,13 @@ def _available(state: State, pool: Pool, size: int) -> Positions:
     return others if size <= len(others) else available
 
 
-def _first_batch(pool: Pool, settings: Settings, offer: _Offer, measured: Positions) -> list[dict[str, Any]]:
+def _first_batch(pool: Pool, settings: Settings, offer: _Offer) -> list[dict[str, Any]]:
     """Return units that stand for their arm: balanced over arms, spread over covariates, before a model can say more.
 
     Each arm's units are clustered, with a cluster for each unit to be chosen and each measured or asked for; of the
     clusters to which none of the latter belongs, the unit nearest to the centre is taken.
     """
-    known = np.concatenate([offer.waiting, measured])
+    known = np.concatenate([offer.waiting, offer.measured])
     quota = _quota(pool.arm[known], pool.arm[offer.available], offer.size)
     scale = pool.x.std(axis=0)
     z = (pool.x - pool.x.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
@@ -119,24 +119,27 @@ def _first_batch(pool: Pool, settings: Settings, offer: _Offer, measured: Positi
 
 def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
     """Return units chosen by the campaign's acquisition function, each after conditioning on those before it."""
-    pool, acquisition = belief.pool, belief.settings.acquisition
-    scores = belief.scores(offer.rng)
+    pool, function = belief.pool, acquisition.get(belief.settings.acquisition)
+    scores = None if function.batchwise else belief.scores(offer.rng)
     chosen = loop.choose(
         belief.model,
         pool.x,
         pool.arm,
-        acquisition,
+        function,
         offer.size,
         available=offer.available,
         rng=offer.rng,
         batch="auto",
         pending=offer.waiting,
+        measured=offer.measured,
         propensity=pool.propensity,
         targets=belief.targets,
         cost=pool.cost,
         budget=offer.budget,
         scores=scores,
     )
+    if scores is None:
+        return _entries(pool, chosen, "covariates", [f"chosen by {function.name}: {function.summary}"] * len(chosen))
     entries = _entries(pool, chosen, "score", _explain(belief, scores, offer.available, chosen))
     return [entry | {"score": float(scores[k])} for entry, k in zip(entries, chosen, strict=True)]
 

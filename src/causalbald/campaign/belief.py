@@ -193,7 +193,6 @@ def probability_above(distance: Array, sd: Array, n_draws: int | None) -> Array:
 
 
 def campaign_model(settings: Settings) -> CateEstimator:
-    """Return the campaign's model; ``auto`` is the exact process, whose effects on events are risk differences."""
-    name = "gp" if settings.model == "auto" else settings.model
-    model = make_model(name, random_state=settings.seed)
+    """Return the campaign's model. Effects on events are risk differences with all but the deep models."""
+    model = make_model(settings.model, random_state=settings.seed)
     return model.set_params(outcome=settings.outcome_type) if "outcome" in model.get_params() else model

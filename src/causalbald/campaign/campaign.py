@@ -108,7 +108,7 @@ class Campaign:
             Columns whose groups must not be overlooked: the report shows who was measured.
         outcome_type : "auto", "continuous" or "binary"
         model, acquisition : str
-            By name; ``auto`` is the exact Gaussian process.
+            By name; ``auto`` mixes Gaussian processes by how well they predict outcomes they have not seen.
         audit : float
             Share of each batch that is drawn at random, for honest checks.
         seed : int
@@ -178,10 +178,10 @@ class Campaign:
         Returns
         -------
         frame
-            Id, ``rank, round, <treatment>, by`` (score, spread or audit), ``why, score, effect, lower, upper,
-            propensity, outside_support``, ``probability`` of having been drawn for audits, ``cost`` if there is one.
-            Score, effect and interval are missing before a model can be fitted. Intervals hold the person's expected
-            effect with 95 % probability, given the model.
+            Id, ``rank, round, <treatment>, by`` (score, covariates, spread or audit), ``why, score, effect, lower,
+            upper, propensity, outside_support``, ``probability`` of having been drawn for audits, ``cost`` if there is
+            one. Score, effect and interval are missing before a model can be fitted. Intervals hold the person's
+            expected effect with 95 % probability, given the model.
         """
         from causalbald.campaign.asking import limits, propose
 

@@ -25,6 +25,14 @@ _DATE = re.compile(r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{
 _LOOK_AT = 2000
 
 
+class CellError(InputError):
+    """A cell cannot be used; ``row`` counts from 0 in the values that were looked at."""
+
+    def __init__(self, column: str, row: int, problem: str) -> None:
+        super().__init__(f"column {column!r} {problem.format(row=f'row {row + 1}')}: correct it or leave it empty.")
+        self.column, self.row, self.problem = column, row, problem
+
+
 @dataclass(frozen=True)
 class Column:
     """A covariate and how it is encoded; all of it is known from the pool, none of it from outcomes.
@@ -131,13 +139,11 @@ def to_numbers(values: pa.ChunkedArray, name: str) -> Array:
     try:
         number = np.array(pc.cast(values, pa.float64()).to_numpy(), dtype=np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        example = _first_not_a_number(values)
-        raise InputError(
-            f"column {name!r} must hold numbers, but row {example[0]} has {example[1]!r}: correct it or leave it empty."
-        ) from None
+        row, example = _first_not_a_number(values)
+        shown = repr(example).replace("{", "{{").replace("}", "}}")
+        raise CellError(name, row, f"must hold numbers, but {{row}} has {shown}") from None
     if np.isinf(number).any():
-        row = int(np.flatnonzero(np.isinf(number))[0]) + 1
-        raise InputError(f"column {name!r} has an infinite value in row {row}: correct it or leave it empty.")
+        raise CellError(name, int(np.flatnonzero(np.isinf(number))[0]), "has an infinite value in {row}")
     return number
 
 
@@ -224,7 +230,7 @@ def _is_number(value: str) -> bool:
 
 
 def _first_not_a_number(values: pa.ChunkedArray) -> tuple[int, Any]:
-    for row, value in enumerate(values.to_pylist(), start=1):
+    for row, value in enumerate(values.to_pylist()):
         if value is not None and not _is_number(str(value)):
             return row, value
-    return 1, values[0].as_py()
+    return 0, values[0].as_py()

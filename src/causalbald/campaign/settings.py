@@ -83,8 +83,7 @@ class Settings:
             check_number(self.budget, "budget", above=0.0)
         check_int(self.seed, "seed", low=0)
         acquisition.get(self.acquisition)
-        if self.model != "auto":
-            make_model(self.model)
+        make_model(self.model)
         roles = [("id", self.id), ("treatment", self.treatment), ("outcome", self.outcome), ("cost", self.cost)]
         for k, (role, name) in enumerate(roles):
             for other, same in roles[:k]:

@@ -121,17 +121,23 @@ def _arms(
             f"treatment {name!r} is missing for {values.null_count} units, for example id {example!r}: "
             "leave them out of the pool."
         )
-    distinct: list[Value] = pc.unique(values).to_pylist()
+    arms, control_text = find_arms(pc.unique(values), name, control)
+    return arms, (as_text(values).to_numpy() != control_text).astype(np.intp)
+
+
+def find_arms(values: pa.Array, name: str, control: Value | None) -> tuple[tuple[Value, Value], str]:
+    """Return both of the distinct ``values`` of the treatment, control first, and the control as text."""
+    distinct: list[Value] = values.to_pylist()
     shown = ", ".join(repr(v) for v in distinct[:5]) + (", …" if len(distinct) > 5 else "")
     if len(distinct) != 2:
         what = "an arm is empty" if len(distinct) < 2 else "keep two arms"
         raise InputError(f"treatment {name!r} must have two values, but has {len(distinct)} ({shown}): {what}.")
     if not isinstance(distinct[0], (str, int, float)):
         raise InputError(f"treatment {name!r} must hold text, numbers or yes/no, not {values.type}.")
-    written = as_text(pa.chunked_array([pc.unique(values)])).to_pylist()
-    by_text = {w.lower(): v for w, v in zip(written, distinct, strict=True)} | {str(v): v for v in distinct}
+    texts = as_text(pa.chunked_array([values])).to_pylist()
+    by_text = {w.lower(): v for w, v in zip(texts, distinct, strict=True)} | {str(v): v for v in distinct}
     if control is None:
-        known = next((c for c, t in _KNOWN_ARMS if {c, t} == {w.lower() for w in written}), None)
+        known = next((c for c, t in _KNOWN_ARMS if {c, t} == {w.lower() for w in texts}), None)
         if known is None:
             raise InputError(f"which of {shown} is the control? Say control={distinct[0]!r} (--control).")
         first = by_text[known]
@@ -139,9 +145,8 @@ def _arms(
         first = by_text[str(control)]
     else:
         raise InputError(f"control {control!r} is not a value of treatment {name!r}: it has {shown}.")
-    first_written, second = next((w, v) for w, v in zip(written, reversed(distinct), strict=True) if v != first)
-    arm = (as_text(values).to_numpy() != first_written).astype(np.intp)
-    return (first, second), arm
+    text, second = next((w, v) for w, v in zip(texts, reversed(distinct), strict=True) if v != first)
+    return (first, second), text
 
 
 def _check_cost(table: pa.Table, name: str | None, units: Units) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causalbald._files import replacing
 from causalbald._spreadsheet import safe_cell
 from causalbald.errors import InputError
 
@@ -74,15 +75,17 @@ def write_rows(data: pa.Table, file: TextIO) -> None:
 
 
 def write_table(data: pa.Table, path: Path) -> None:
-    """Write a table as CSV or Parquet, as the name asks for."""
-    if path.suffix.lower() in (".parquet", ".pq"):
-        import pyarrow.parquet as pq
-
-        pq.write_table(data, path)
-    elif path.suffix.lower() in (".csv", ".txt"):
-        write_csv(data, path)
-    else:
+    """Write a table as CSV or Parquet, as the name asks for; whole or not at all."""
+    kind = path.suffix.lower()
+    if kind not in (".parquet", ".pq", ".csv", ".txt"):
         raise InputError(f"cannot write {path.name!r}: choose a name that ends with .csv or .parquet.")
+    with replacing(path) as beside:
+        if kind in (".csv", ".txt"):
+            write_csv(data, beside)
+        else:
+            import pyarrow.parquet as pq
+
+            pq.write_table(data, beside)
 
 
 def _read_frame(source: Any) -> TableIn:

@@ -21,11 +21,7 @@ _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 
 def id_text(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """Return ids as text, as they are written: whole numbers or text, none missing, none repeated."""
-    if pa.types.is_floating(values.type):
-        values = _whole(values, name)
-    if not (pa.types.is_integer(values.type) or _is_text(values.type)):
-        raise InputError(f"ids in column {name!r} must be whole numbers or text, not {values.type}.")
-    text = pc.cast(values, pa.string())
+    text = written(values, name)
     missing = int(text.null_count) + int(pc.sum(pc.equal(pc.utf8_trim_whitespace(text), "")).as_py() or 0)
     if missing:
         raise InputError(f"column {name!r} has {missing} rows without an id: give everyone one.")
@@ -40,6 +36,15 @@ def id_text(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if longest > _MAX_LENGTH:
         raise InputError(f"column {name!r} has an id of {longest} characters: at most {_MAX_LENGTH} are possible.")
     return text
+
+
+def written(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return whole numbers or text as text."""
+    if pa.types.is_floating(values.type):
+        values = _whole(values, name)
+    if not (pa.types.is_integer(values.type) or _is_text(values.type)):
+        raise InputError(f"ids in column {name!r} must be whole numbers or text, not {values.type}.")
+    return pc.cast(values, pa.string())
 
 
 class Units:

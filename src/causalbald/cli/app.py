@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from causalbald import __version__
 from causalbald._registry import PLUGINS_VARIABLE
-from causalbald.cli import campaign, experiments, figures, tuning
+from causalbald.cli import campaign, experiments, figures, streaming, tuning
 from causalbald.cli.experiments import use_data_dir
 from causalbald.cli.output import check_folder, print_records, progress_bar, save_figure, stderr
 from causalbald.errors import CausalBaldError
@@ -106,11 +106,11 @@ def acquisitions(as_json: Json = False) -> None:
     """List the acquisition functions: what they prefer and their default temperature."""
     from causalbald import acquisition
 
-    found = [acquisition.get(name) for name in acquisition.names()]
-    rows = [
-        {"name": a.name, "temperature": a.temperature, "needs": ", ".join(sorted(a.needs)) or "-", "prefers": a.summary}
-        for a in found
-    ]
+    rows = []
+    for a in map(acquisition.get, acquisition.names()):
+        needs = "covariates" if a.batchwise else ", ".join(sorted(a.needs)) or "-"
+        warmth = None if a.batchwise else a.temperature
+        rows.append({"name": a.name, "temperature": warmth, "needs": needs, "prefers": a.summary})
     print_records(rows, as_json=as_json)
 
 
@@ -247,6 +247,7 @@ def trial(
 
 
 app.add_typer(campaign.app, name="campaign")
+app.add_typer(streaming.app)
 app.add_typer(experiments.app)
 tuning.register(app)
 app.add_typer(figures.app)

@@ -30,7 +30,7 @@ class OutcomeType(StrEnum):
 def _models() -> Iterable[str]:
     from causalbald.models import registry
 
-    return ["auto", *registry.names()]
+    return registry.names()
 
 
 def _acquisitions() -> Iterable[str]:
@@ -148,20 +148,26 @@ _PLAIN = ("treatment", "control", "outcome", "worthwhile", "cost", "budget", "au
 
 def table_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``Campaign.create`` takes beside the pool, from the options of a command by name."""
-    kinds = dict.fromkeys(given["categorical"] or [], "categorical")
-    for name in given["numeric"] or []:
-        if name in kinds:
-            raise InputError(f"column {name!r} cannot be both --categorical and --numeric.")
-        kinds[name] = "numeric"
+    known = kinds(given)
     return {
         **{name: given[name] for name in _PLAIN},
         "id": given["id_"],
         "better": given["better"].value,
         "outcome_type": given["outcome_type"].value,
         "protected": given["protected"] or [],
-        "covariates": kinds or given["covariate"] or None,
-        "exclude": [*(given["exclude"] or []), *_not_named(given, kinds)],
+        "covariates": known or given["covariate"] or None,
+        "exclude": [*(given["exclude"] or []), *_not_named(given, known)],
     }
+
+
+def kinds(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the kinds of columns that the options name."""
+    found = dict.fromkeys(given["categorical"] or [], "categorical")
+    for name in given["numeric"] or []:
+        if name in found:
+            raise InputError(f"column {name!r} cannot be both --categorical and --numeric.")
+        found[name] = "numeric"
+    return found
 
 
 def _not_named(given: Mapping[str, Any], kinds: Mapping[str, str]) -> list[str]:

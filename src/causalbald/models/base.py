@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from causalbald._typing import AnyArray, Array, Treatment
+from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import (
     check_both_arms,
     check_inputs,
@@ -32,6 +32,10 @@ class Labelled(NamedTuple):
     y: Array
     t: Treatment
     x: AnyArray
+
+    def take(self, rows: Positions) -> Labelled:
+        """Return some of the units; ``rows`` are positions."""
+        return Labelled(self.y[rows], self.t[rows], self.x[rows])
 
 
 class CateEstimator(BaseEstimator, ABC):
@@ -155,3 +159,12 @@ class CateEstimator(BaseEstimator, ABC):
         if {T0, T1} - {0, 1}:
             raise InputError(f"T0 and T1 must be arms 0 or 1, got {T0!r} and {T1!r}.")
         return int(T1) - int(T0)
+
+
+def deal(treatment: Treatment, folds: int, rng: np.random.Generator) -> Positions:
+    """Return a random fold per label, each arm dealt evenly over the folds."""
+    order = rng.permutation(len(treatment))
+    by_arm = order[np.argsort(treatment[order], kind="stable")]
+    fold = np.empty(len(treatment), dtype=np.intp)
+    fold[by_arm] = np.arange(len(treatment)) % folds
+    return fold

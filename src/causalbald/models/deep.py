@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from causalbald._random import generator
 from causalbald._threads import at_most
-from causalbald._typing import AnyArray, Array, Positions, Treatment
+from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError, UnknownNameError
 from causalbald.models import storage
-from causalbald.models.base import CateEstimator, Labelled
+from causalbald.models.base import CateEstimator, Labelled, deal
 from causalbald.models.nn.encoders import Architecture
 from causalbald.models.nn.streams import Streams
 from causalbald.models.nn.study import Labels, Rows, Study
@@ -184,7 +184,7 @@ class DeepEstimator(CateEstimator):
                 f"{len(labels)} labels are too few to stop {members} networks on a share of them: measure at least "
                 f"{folds}, give validation=, or use the model gp."
             )
-        fold = _deal(labels.t.cpu().numpy(), folds, rng)
+        fold = deal(labels.t.cpu().numpy(), folds, rng)
         held = [np.flatnonzero(fold == m)[:limit] for m in range(members)]
         train = [np.flatnonzero(fold != m) for m in range(members)]
         return Study(labels, Rows.of(train, device), labels, Rows.of(held, device))
@@ -220,12 +220,3 @@ def find_device(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} is not available here ({error}). Use 'auto' or 'cpu'.") from None
-
-
-def _deal(treatment: Treatment, folds: int, rng: np.random.Generator) -> Positions:
-    """Return a random fold per label, each arm dealt evenly over the folds."""
-    order = rng.permutation(len(treatment))
-    by_arm = order[np.argsort(treatment[order], kind="stable")]
-    fold = np.empty(len(treatment), dtype=np.intp)
-    fold[by_arm] = np.arange(len(treatment)) % folds
-    return fold

@@ -22,7 +22,7 @@ from causalbald.models.nn.streams import Streams
 from causalbald.models.nn.study import Labels, Rows, Study
 from causalbald.models.nn.training import Schedule, adam, train
 from causalbald.models.registry import register
-from causalbald.models.sites import SiteBelief, Sites
+from causalbald.models.sites import Single, SiteBelief, Sites
 from causalbald.posterior import Link, Posterior
 
 Inference = Literal["auto", "collapsed", "minibatch"]
@@ -189,7 +189,7 @@ class DeepKernelGP(DeepEstimator):
             "core": torch.as_tensor(np.sort(rng.permutation(len(labels))[: self.max_exact])),
             "pool": self.scaling_.covariates(pool[chosen]),
         }
-        self._believed: dict[bool, list[Sites]] = {}
+        self._forget()
 
     def _stop_early(self, labels: Labels, free: Labels | None) -> Evidence | Variational:
         """Train members until free labels say stop, or for as long as folds of the bought ones say."""
@@ -255,22 +255,31 @@ class DeepKernelGP(DeepEstimator):
         treatment = network.streams.uniform((count, 1)) * network.log_treatment.detach().exp().cpu()
         return torch.cat([points, treatment], -1).to(labels.y.device)
 
-    def _sites(self, *, joint: bool) -> list[Sites]:
-        """Return each member's belief at its sites, worked out when it is first asked for.
+    def _forget(self) -> None:
+        """Drop what was worked out of another fit."""
+        self._sites: list[Sites] | None = None
+        self._single: list[Single] | None = None
 
-        Labels alone are sites enough for single units; covariances between units also run through the pool's.
-        """
+    def _at_sites(self) -> list[Sites]:
+        """Return each member's belief at its sites, worked out when it is first asked for."""
+        if self._sites is None:
+            self._sites = self._exact_sites() if self.collapsed_ else self._learned_sites()
+        return self._sites
+
+    def _of_single_units(self) -> list[Single]:
+        """Return each member's belief about single units, for which labels alone are sites enough."""
         s = self.state_
-        if not self.collapsed_ or len(s["core"]) < len(s["y"]):
-            joint = True
-        if joint not in self._believed:
-            self._believed[joint] = self._exact_sites(joint=joint) if self.collapsed_ else self._learned_sites()
-        return self._believed[joint]
+        if self._single is None and len(s["core"]) < len(s["y"]):
+            self._single = [Single.of_sites(sites) for sites in self._at_sites()]
+        elif self._single is None:
+            known = self.network_.encode(s["x"], self._chunk)
+            members = zip(self.network_.member_kernels(), known, strict=True)
+            self._single = [Single.of(k, x, s["t"], s["y"].double()) for k, x in members]
+        return self._single
 
-    def _exact_sites(self, *, joint: bool) -> list[Sites]:
+    def _exact_sites(self) -> list[Sites]:
         s, kernels = self.state_, self.network_.member_kernels()
-        known = self.network_.encode(s["x"], self._chunk)
-        extra = self.network_.encode(s["pool"], self._chunk) if joint else known[:, :0]
+        known, extra = (self.network_.encode(s[name], self._chunk) for name in ("x", "pool"))
         members = zip(kernels, known, extra, strict=True)
         return [Sites.after_labels(k, x, s["t"], s["y"].double(), s["core"], u) for k, x, u in members]
 
@@ -283,10 +292,14 @@ class DeepKernelGP(DeepEstimator):
         ]
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        features = self.network_.encode(self.scaling_.covariates(x), self._chunk)
+        units = self.network_.encode(self.scaling_.covariates(x), self._chunk)
         link: Link = "probit" if self.binary_ else "identity"
-        members = zip(self._sites(joint=joint), self.network_.member_kernels(), features, strict=True)
-        beliefs = [sites.posterior(kernel, z, joint=joint, link=link) for sites, kernel, z in members]
+        members = list(zip(self.network_.member_kernels(), units, strict=True))
+        if self.collapsed_ and not joint:
+            beliefs = [b.posterior(k, z) for b, (k, z) in zip(self._of_single_units(), members, strict=True)]
+        else:
+            sites = zip(self._at_sites(), members, strict=True)
+            beliefs = [b.posterior(k, z, joint=joint, link=link) for b, (k, z) in sites]
         return Posterior.mixture(beliefs).rescaled(self.scaling_.y_scale, self.scaling_.y_mean)
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -295,7 +308,7 @@ class DeepKernelGP(DeepEstimator):
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         self.state_ = tensors
         self.collapsed_ = "points" not in tensors
-        self._believed = {}
+        self._forget()
 
     def _build(self, streams: Streams) -> DeepKernel:
         return DeepKernel(self.shape_, self._architecture, streams, self.kernel, self.encoder).to(self._device())

@@ -1,15 +1,15 @@
-"""The kernel over units and arms: a part shared between arms, a part for the effect, and their priors."""
+"""The kernel over units and arms: parts shared between arms, parts for the effect, and their priors."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from causalbald._typing import Array
+from causalbald._typing import Array, Treatment
 
 ARMS = 2
 
@@ -20,13 +20,16 @@ class Hyperparameters:
 
     mu(x, 0) = means[0] + weights[0, 0] s(x), and mu(x, 1) = means[1] + weights[0, 1] s(x) + weights[1, 1] e(x): s is
     shared between arms, e is for the effect. Both are processes of unit variance with a squared-exponential
-    kernel and a lengthscale per covariate.
+    kernel and a lengthscale per covariate. With an ``index``, two more parts with weights of their own, again shared
+    and effect, are functions of one number: the covariates' weighted sum.
     """
 
     log_lengthscales: Tensor  # (2, D)
-    weights: Tensor  # (2, K)
+    weights: Tensor  # (P, K), P = 2 or 4 parts
     means: Tensor  # (K,)
     log_noise: Tensor  # (K,)
+    index: Tensor | None = None  # (D,)
+    log_index_scales: Tensor | None = None  # (2,)
 
     @property
     def noise(self) -> Tensor:
@@ -38,12 +41,20 @@ class Hyperparameters:
         """Prior covariance of one unit's two outcomes, (K, K)."""
         return self.weights.T @ self.weights
 
-    def parts(self, x: Tensor, z: Tensor) -> Tensor:
-        """Return both parts' unit-variance kernels between x (n, D) and z (m, D): (2, n, m)."""
+    def squared_distances(self, x: Tensor, z: Tensor) -> Tensor:
+        """Return squared distances (P, n, m) between x (n, D) and z (m, D), in the lengthscales of each part."""
         scale = self.log_lengthscales.neg().exp()[:, None, :]
         a, b = x * scale, z * scale
-        distance = a.square().sum(-1)[:, :, None] + b.square().sum(-1)[:, None, :] - 2 * a @ b.transpose(1, 2)
-        return torch.exp(-0.5 * distance.clamp_min(0.0))
+        general = a.square().sum(-1)[:, :, None] + b.square().sum(-1)[:, None, :] - 2 * a @ b.transpose(1, 2)
+        if self.index is None or self.log_index_scales is None:
+            return general.clamp_min(0.0)
+        apart = (x @ self.index)[:, None] - (z @ self.index)[None, :]
+        along = apart.square() * (2 * self.log_index_scales).exp()[:, None, None]
+        return torch.cat([general.clamp_min(0.0), along])
+
+    def parts(self, x: Tensor, z: Tensor) -> Tensor:
+        """Return the parts' unit-variance kernels between x (n, D) and z (m, D): (P, n, m)."""
+        return torch.exp(-0.5 * self.squared_distances(x, z))
 
     def kernel(self, x: Tensor, arm_x: Tensor, z: Tensor, arm_z: Tensor) -> Tensor:
         """Return the kernel between units with arms: (n, m)."""
@@ -81,14 +92,13 @@ class Prior:
         lengthscale = 0.4 + 0.6 / math.sqrt(self.dimension)
         return np.array([lengthscale] * (2 * self.dimension) + [0.7, 0.7, 0.7, 1.0, 1.0, 1.0, 1.0])
 
-    @property
-    def starts(self) -> list[Array]:
-        """Where to start the search: the centre, and a rougher, less noisy surface with a larger effect part.
+    def starts(self, x: Array, arm: Treatment, y: Array) -> list[Array]:
+        """Return where to start the search: the centre, and a rougher, less noisy surface with a larger effect part.
 
         With few labels the evidence often has a mode where noise explains everything; one start finds only that.
         """
         rough = self.centre
-        rough[: 2 * self.dimension] -= 1.0
+        rough[-7 - 2 * self.dimension : -7] -= 1.0
         rough[-5] += 0.5
         rough[-2:] -= 1.5
         return [self.centre, rough]
@@ -98,10 +108,83 @@ class Prior:
         """Limits that keep the algebra well conditioned, far out in the prior's tails."""
         return [(-5.0, 10.0)] * (2 * self.dimension) + [(-5.0, 5.0)] * 5 + [(math.log(1e-6), math.log(10.0))] * ARMS
 
+    @property
+    def tangent_precision(self) -> Array:
+        """Prior precision of a common factor of the lengthscales of each part, of weights, means and noises."""
+        precision = self.spread**-2.0
+        scales = precision[: 2 * self.dimension].reshape(2, -1).sum(axis=1)
+        return np.concatenate([scales, precision[2 * self.dimension :]])
+
     @staticmethod
     def unpack(free: Tensor) -> Hyperparameters:
         """Return the hyper-parameters that a vector of free parameters stands for."""
-        log_control, treated, log_effect = free[-7:-4]
-        shared = torch.stack([log_control.exp(), treated])
-        effect = torch.stack([torch.zeros_like(treated), log_effect.exp()])
-        return Hyperparameters(free[:-7].reshape(2, -1), torch.stack([shared, effect]), free[-4:-2], free[-2:])
+        return Hyperparameters(free[:-7].reshape(2, -1), _weights(free[-7:-4]), free[-4:-2], free[-2:])
+
+
+class IndexPrior(Prior):
+    """Priors of the kernel with an index, whose free parameters come before those of the general parts.
+
+    The index's weights are such that it varies by about 1 among units; the log scales of the index let its functions
+    bend a little and rarely more; then its parts' weights, as those of the general parts, which are expected to be
+    small here.
+    """
+
+    @property
+    def centre(self) -> Array:
+        """Prior mean of the free parameters."""
+        general = super().centre
+        general[-7:-4] = [math.log(0.3), 0.3, math.log(0.15)]
+        scale = math.log(0.2)
+        return np.concatenate([[0.0] * self.dimension, [scale, scale, -0.3, 1.0, math.log(0.5) - 0.3], general])
+
+    @property
+    def spread(self) -> Array:
+        """Prior standard deviation of the free parameters."""
+        general = super().spread
+        general[-6] = 0.2
+        each = 1 / math.sqrt(self.dimension)
+        return np.concatenate([[each] * self.dimension, [0.3, 0.3, 0.7, 0.7, 0.7], general])
+
+    def starts(self, x: Array, arm: Treatment, y: Array) -> list[Array]:
+        """Return where to start the search: along the direction in which outcomes grow, smooth or rough."""
+        direction = _direction(x, arm, y)
+        return [np.concatenate([direction, start[self.dimension :]]) for start in super().starts(x, arm, y)]
+
+    @property
+    def tangent_precision(self) -> Array:
+        """Prior precision of the index, then as without one, with scales and weights of the index after the others."""
+        precision, d = self.spread**-2.0, self.dimension
+        scales = precision[d + 5 : 3 * d + 5].reshape(2, -1).sum(axis=1)
+        weights, rest = precision[-7:-4], precision[-4:]
+        return np.concatenate([precision[:d], scales, precision[d : d + 2], weights, precision[d + 2 : d + 5], rest])
+
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        """Limits that keep the algebra well conditioned, far out in the prior's tails."""
+        return [(-10.0, 10.0)] * self.dimension + [(-5.0, 5.0)] * 5 + super().bounds
+
+    @staticmethod
+    def unpack(free: Tensor) -> Hyperparameters:
+        """Return the hyper-parameters that a vector of free parameters stands for."""
+        dimension = (len(free) - 12) // 3
+        index, scales, weights, general = torch.split(free, [dimension, 2, 3, len(free) - dimension - 5])
+        h = Prior.unpack(general)
+        return replace(h, weights=torch.cat([h.weights, _weights(weights)]), index=index, log_index_scales=scales)
+
+
+def _weights(free: Tensor) -> Tensor:
+    """Return weights (2, K) of a shared and an effect part: log, any sign, log."""
+    log_control, treated, log_effect = free
+    shared = torch.stack([log_control.exp(), treated])
+    effect = torch.stack([torch.zeros_like(treated), log_effect.exp()])
+    return torch.stack([shared, effect])
+
+
+def _direction(x: Array, arm: Treatment, y: Array) -> Array:
+    """Return the unit vector along which outcomes grow in both arms, by ridge regression with a mean per arm."""
+    design = np.column_stack([x, np.eye(ARMS)[arm]])
+    penalty = np.array([3.0] * x.shape[1] + [1e-3] * ARMS)
+    slope = np.linalg.solve(design.T @ design + np.diag(penalty), design.T @ y)[: x.shape[1]]
+    length = np.linalg.norm(slope)
+    unit: Array = slope / length if length > 0 else np.full(x.shape[1], 1 / math.sqrt(x.shape[1]))
+    return unit

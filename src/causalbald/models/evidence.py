@@ -38,6 +38,45 @@ def log_evidence(covariance: Tensor, y: Tensor) -> Tensor:
     return value
 
 
+class _CollapsedBound(torch.autograd.Function):
+    """Bound and gradient in closed form, with four products of (m, m) and (m, n) matrices in all.
+
+    With K_uu = R Rᵀ, A = R⁻¹ K_uf N^-½ and B = I + A Aᵀ, the bound is log N(y; 0, Q + N) - ½ tr N⁻¹ (K - Q), where
+    Q = K_fu K_uu⁻¹ K_uf. Its derivative with respect to Q is ½ (α αᵀ + N⁻¹ - (Q + N)⁻¹), α = (Q + N)⁻¹ y, and
+    N⁻¹ - (Q + N)⁻¹ = N^-½ Aᵀ B⁻¹ A N^-½: nothing is ever (n, n).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, k_uu: Tensor, k_uf: Tensor, k_diagonal: Tensor, noise: Tensor, y: Tensor) -> Tensor:
+        root, scale = torch.linalg.cholesky(k_uu), noise.rsqrt()
+        a = torch.linalg.solve_triangular(root, k_uf, upper=False).mul_(scale)
+        b = (a @ a.T).add_(torch.eye(len(k_uu), dtype=y.dtype))
+        inner = torch.linalg.cholesky(b)
+        along = torch.cholesky_solve((a @ (y * scale))[:, None], inner)[:, 0]  # B⁻¹ A N^-½ y
+        alpha = (y * scale - along @ a) * scale
+        missed = k_diagonal - (a * a).sum(0) * noise
+        ctx.save_for_backward(root, a, b, inner, along, alpha, missed, scale)
+        volume = inner.diagonal().log().sum() + 0.5 * noise.log().sum() + 0.5 * len(y) * _LOG_2PI
+        value: Tensor = -0.5 * (y @ alpha) - volume - 0.5 * (missed * scale * scale).sum()
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        root, a, b, inner, along, alpha, missed, scale = ctx.saved_tensors
+        inverse, precision = torch.cholesky_inverse(inner), scale * scale
+        shrunk = a - inverse @ a
+        weights = torch.linalg.solve_triangular(root.T, along[:, None], upper=True)[:, 0]  # K_uu⁻¹ K_uf α
+        to_uf = torch.linalg.solve_triangular(root.T, shrunk * scale, upper=True)
+        to_uf.addr_(weights, alpha)
+        middle = b + inverse - 2 * torch.eye(len(b), dtype=b.dtype)
+        left = torch.linalg.solve_triangular(root.T, middle, upper=True)
+        to_uu = -0.5 * (torch.linalg.solve_triangular(root.T, left.T, upper=True) + torch.outer(weights, weights))
+        explained = (a * (a - shrunk)).sum(0) * precision  # diagonal of N⁻¹ - (Q + N)⁻¹
+        to_noise = 0.5 * (alpha.square() + explained - precision + missed * precision.square())
+        g = gradients[0]
+        return g * to_uu, g * to_uf, -0.5 * g * precision, g * to_noise, -g * alpha
+
+
 def collapsed_bound(k_uu: Tensor, k_uf: Tensor, k_diagonal: Tensor, noise: Tensor, y: Tensor) -> Tensor:
     """Return the collapsed lower bound on the log evidence (Titsias, 2009) with a noise variance per label.
 
@@ -49,14 +88,5 @@ def collapsed_bound(k_uu: Tensor, k_uf: Tensor, k_diagonal: Tensor, noise: Tenso
     y : (n,)
         Outcomes minus the prior mean.
     """
-    root = torch.linalg.cholesky(k_uu)
-    projected = torch.linalg.solve_triangular(root, k_uf, upper=False)
-    weighted = projected / noise.sqrt()
-    inner = torch.linalg.cholesky(torch.eye(len(k_uu), dtype=y.dtype) + weighted @ weighted.T)
-    scaled = y / noise.sqrt()
-    explained = torch.linalg.solve_triangular(inner, (weighted @ scaled)[:, None], upper=False)
-    fit = -0.5 * (scaled @ scaled - (explained * explained).sum())
-    volume = -inner.diagonal().log().sum() - 0.5 * noise.log().sum() - 0.5 * len(y) * _LOG_2PI
-    missed = -0.5 * ((k_diagonal - (projected * projected).sum(0)) / noise).sum()
-    bound: Tensor = fit + volume + missed
-    return bound
+    value: Tensor = _CollapsedBound.apply(k_uu, k_uf, k_diagonal, noise, y)  # type: ignore[no-untyped-call]
+    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,13 +12,15 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from causalbald._random import generator
+from causalbald._threads import at_most
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
-from causalbald.models.base import CateEstimator, Labelled
-from causalbald.models.effect_kernel import ARMS, Hyperparameters, Prior
+from causalbald.models.base import CHUNK, CateEstimator, Labelled
+from causalbald.models.effect_kernel import ARMS, Hyperparameters, IndexPrior, Prior
 from causalbald.models.evidence import collapsed_bound, log_evidence
 from causalbald.models.registry import register
-from causalbald.models.sites import Labels, Sites
+from causalbald.models.sites import Single, Sites
+from causalbald.models.tangent import Tangent
 from causalbald.posterior import Posterior
 
 _SCOUT_ITERATIONS = 20
@@ -41,6 +44,8 @@ class GaussianProcess(CateEstimator):
         Labels on which the search for hyper-parameters starts, and which stand for all beyond ``max_exact``.
     max_iter : int
         Limit on L-BFGS iterations from the better of two starts.
+    hyper_uncertainty : bool
+        Whether the belief allows for hyper-parameters that are not known exactly, up to ``max_exact`` labels.
     random_state : int
         Chooses sites and inducing points.
     """
@@ -54,12 +59,14 @@ class GaussianProcess(CateEstimator):
         max_exact: int = 2000,
         inducing: int = 512,
         max_iter: int = 200,
+        hyper_uncertainty: bool = True,
         random_state: int = 0,
     ) -> None:
         self.sites = sites
         self.max_exact = max_exact
         self.inducing = inducing
         self.max_iter = max_iter
+        self.hyper_uncertainty = hyper_uncertainty
         self.random_state = random_state
 
     def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
@@ -77,8 +84,15 @@ class GaussianProcess(CateEstimator):
         core = torch.arange(len(y)) if exact else subset
         extra = self._standardise(pool[np.sort(chosen)])
         self.joint_ = Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra)
+        self.tangent_ = None
+        if exact and self.hyper_uncertainty:
+            precision = torch.as_tensor(self.prior_class(x.shape[1]).tangent_precision)
+            self.tangent_ = Tangent.of(self.hyperparameters_, x, arm, y, precision, subset)
         # Sites beyond the labels do not change the belief about a single unit.
-        self.single_ = Labels.of(self.hyperparameters_, x, arm, y) if exact else None
+        self.single_ = Single.of(self.hyperparameters_, x, arm, y) if exact else Single.of_sites(self.joint_)
+
+    def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
+        return at_most(1) if len(x) <= self.inducing else nullcontext()  # small matrices are faster on one
 
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
         """Find the hyper-parameters on a subset of the labels, then refine them on all."""
@@ -92,7 +106,8 @@ class GaussianProcess(CateEstimator):
                 return _log_evidence(h, x, arm, y)
             return _collapsed_bound(h, x, arm, y, subset)
 
-        scouts = [_search(prior, on_subset, start, _SCOUT_ITERATIONS) for start in prior.starts]
+        starts = prior.starts(*(v[subset].numpy() for v in (x, arm, y)))
+        scouts = [_search(prior, on_subset, start, _SCOUT_ITERATIONS) for start in starts]
         found = _search(prior, on_subset, min(scouts, key=lambda scout: scout.fun).x, self.max_iter)
         if len(subset) < len(y):
             found = _search(prior, on_all, found.x, self.max_iter)
@@ -101,8 +116,9 @@ class GaussianProcess(CateEstimator):
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         h, z = self.hyperparameters_, self._standardise(x)
-        alone = None if joint else self.single_
-        belief = self.joint_.posterior(h, z, joint=joint) if alone is None else alone.posterior(h, z)
+        belief = self.joint_.posterior(h, z, joint=True) if joint else self.single_.posterior(h, z)
+        if self.tangent_ is not None:
+            belief = belief.widened(self.tangent_.factor(h, z).numpy(), joint=joint)
         return belief.rescaled(self.y_scale_, self.y_mean_)
 
     def _standardise(self, x: Array) -> Tensor:
@@ -110,18 +126,21 @@ class GaussianProcess(CateEstimator):
 
 
 def _search(prior: Prior, log_likelihood: Callable[[Hyperparameters], Tensor], start: Array, iterations: int) -> Any:
-    """Maximise likelihood times prior over the free parameters by L-BFGS."""
-    centre, spread = torch.as_tensor(prior.centre), torch.as_tensor(prior.spread)
+    """Maximise likelihood times prior over the free parameters by L-BFGS, in standard deviations of the prior."""
+    centre, spread = prior.centre, prior.spread
+    shift, scale = torch.as_tensor(centre), torch.as_tensor(spread)
 
     def loss(values: Array) -> tuple[float, Array]:
-        free = torch.tensor(values, requires_grad=True)
-        deviation = (free - centre) / spread
-        value = 0.5 * deviation @ deviation - log_likelihood(prior.unpack(free))
-        (gradient,) = torch.autograd.grad(value, free)
+        deviation = torch.tensor(values, requires_grad=True)
+        value = 0.5 * deviation @ deviation - log_likelihood(prior.unpack(shift + scale * deviation))
+        (gradient,) = torch.autograd.grad(value, deviation)
         return value.item(), gradient.numpy()
 
-    options = {"maxiter": iterations, "ftol": 1e-5}
-    return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=prior.bounds, options=options)
+    options = {"maxiter": iterations, "ftol": 1e-4}
+    bounds = (np.array(prior.bounds) - centre[:, None]) / spread[:, None]
+    found = minimize(loss, (start - centre) / spread, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    found.x = centre + spread * found.x
+    return found
 
 
 def _log_evidence(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor) -> Tensor:
@@ -132,8 +151,11 @@ def _collapsed_bound(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, indu
     u, u_arm = x[inducing], arm[inducing]
     k_uu = h.kernel(u, u_arm, u, u_arm)
     jitter = 1e-6 * torch.diag(k_uu.detach().diagonal())
+    # A part of the labels at a time: the memory of smaller arrays is used again, not asked for anew.
+    labels = zip(torch.split(x, CHUNK), torch.split(arm, CHUNK), strict=True)
+    parts = [h.kernel(u, u_arm, z, z_arm) for z, z_arm in labels]
     prior_variance = h.between_arms.diagonal()[arm]
-    return collapsed_bound(k_uu + jitter, h.kernel(u, u_arm, x, arm), prior_variance, h.noise[arm], y - h.means[arm])
+    return collapsed_bound(k_uu + jitter, torch.cat(parts, 1), prior_variance, h.noise[arm], y - h.means[arm])
 
 
 def _balanced_subset(treatment: Treatment, size: int, rng: np.random.Generator) -> Positions:
@@ -150,3 +172,10 @@ def _scale(x: Array) -> Array:
     sd = x.std(axis=0)
     constant = sd <= 1e-12 * np.maximum(np.abs(x).max(axis=0), 1.0)
     return np.where(constant, 1.0, sd)
+
+
+@register("index")
+class IndexProcess(GaussianProcess):
+    """Gaussian process on one learned index of the covariates, beside the parts of ``gp`` for what it misses."""
+
+    prior_class = IndexPrior

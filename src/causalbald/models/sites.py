@@ -18,6 +18,7 @@ from causalbald.posterior import Link, Posterior
 
 # Sites that the others explain up to this share of the prior variance add nothing but rounding errors.
 _REDUNDANT = 1e-10
+_BLOCK = 64  # rows of a triangular matrix that are multiplied together; zeros beyond them are left out
 
 
 class Process(Protocol):
@@ -114,25 +115,42 @@ class Sites:
 
 
 @dataclass(frozen=True)
-class Labels:
-    """Exact belief about single units, from all labels at x (n, D) and arm (n,): one product with a matrix a unit."""
+class Single:
+    """Belief about single units, from labels, or sites that stand for them, at x (n, D) and arm (n,).
+
+    With k the kernel between these and a unit, ``weights`` k is its mean and ``whitening`` k a root of what is known
+    of it: one triangular product a unit and arm.
+    """
 
     x: Tensor
     arm: Tensor
-    whitening: Tensor  # (n, n), inverse of the Cholesky factor of the outcomes' covariance
+    whitening: Tensor  # (n, n), lower triangular
     weights: Tensor  # (n,)
 
     @classmethod
     def of(cls, h: Process, x: Tensor, arm: Tensor, y: Tensor) -> Self:
-        """Return the belief after outcomes y (n,)."""
+        """Return the exact belief after outcomes y (n,)."""
         root = torch.linalg.cholesky(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm]))
         whitening = torch.linalg.solve_triangular(root, torch.eye(len(y), dtype=y.dtype), upper=False)
         return cls(x, arm, whitening, whitening.T @ (whitening @ (y - h.means[arm])))
 
+    @classmethod
+    def of_sites(cls, sites: Sites) -> Self:
+        """Return what sites after labels say of single units."""
+        belief = sites.belief
+        inverse = torch.linalg.solve_triangular(belief.root, torch.eye(len(belief.root)).to(belief.root), upper=False)
+        left, vectors = torch.linalg.eigh(belief.spread @ belief.spread.T)
+        known = (1 - left).clamp_min(0.0).sqrt()[:, None] * (vectors.T @ inverse)
+        triangular = torch.linalg.qr(known.flip(1)).R.flip(0, 1)
+        return cls(sites.x, sites.arm, triangular, belief.mean @ inverse)
+
     def posterior(self, h: Process, z: Tensor) -> Posterior:
         """Return the belief about units z (N, D) in standard units, each by itself."""
         kernel = h.by_arm(self.x, self.arm, z)
-        residual = h.between_arms - _inner(self.whitening @ kernel)
+        residual = h.between_arms.expand(len(z), *h.between_arms.shape)
+        for start in range(0, len(self.x), _BLOCK):
+            end = start + _BLOCK
+            residual = residual - _inner(self.whitening[start:end, :end] @ kernel[:, :end])
         return Posterior(
             mean=((self.weights @ kernel).T + h.means).numpy(),
             factor=np.empty((len(z), len(kernel), 0)),

@@ -18,9 +18,16 @@ _LINKS: tuple[Link, ...] = ("identity", "probit")
 
 
 def check_acquisition(acquisition: str | acq.Acquisition | acq.registry.Score) -> None:
-    """Check shapes, finiteness, purity, independence of order, and that a greedy batch can be chosen with it."""
+    """Check shapes, finiteness, purity, independence of order, and that a greedy batch can be chosen with it.
+
+    Of a function that chooses batches itself: that they hold units that are available, each once, that the same input
+    gives the same batch, and that the scale of a covariate and constant ones do not matter.
+    """
     function = acq.get(acquisition)
     assert function.summary, f"{function.name}: give the function a docstring; its first line is shown to users"
+    if function.batchwise:
+        _check_batches(function)
+        return
     for link in _LINKS:
         posterior = FakePosterior(link=link)
         treatment = np.arange(len(posterior)) % 2
@@ -50,6 +57,24 @@ def check_acquisition(acquisition: str | acq.Acquisition | acq.registry.Score) -
         assert not np.isnan(flat).any(), f"{function.name}: a certain belief must not give NaN"
         batch = select_greedy(posterior, treatment, function, 3, propensity=pi, rng=np.random.default_rng(0))
         assert len(set(batch.tolist())) == 3, f"{function.name}: a greedy batch repeats units"
+
+
+def _check_batches(function: acq.Acquisition) -> None:
+    x, units = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60)
+    treatment = units % 3 % 2
+
+    def batch(x: np.ndarray, size: int, measured: np.ndarray) -> list[int]:
+        rest, rng = np.setdiff1d(units, measured)[5:], np.random.default_rng(0)
+        chosen = function.choose(x, treatment, size, measured=measured, available=rest, rng=rng)
+        return [int(k) for k in chosen]
+
+    other_units = np.column_stack([1000 * x + 5, np.full(60, 0.1)])
+    for measured in (units[:12], units[treatment == 0][:5], units[:0]):
+        for size in (0, 1, 7, 43):
+            first = batch(x, size, measured)
+            assert first == batch(x, size, measured), f"{function.name}: same input, same batch"
+            assert first == batch(other_units, size, measured), f"{function.name}: scale and constants must not matter"
+            assert len(batch(np.zeros_like(x), size, measured)) == size, f"{function.name}: units may all be alike"
 
 
 def check_model(model: CateEstimator) -> None:

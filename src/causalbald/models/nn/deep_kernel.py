@@ -112,8 +112,12 @@ class MemberKernel:
 
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
         """Return the kernel (K, r, n) between sites u (r, F) with arms and units z (n, F) under each arm."""
-        squared = squared_distances(u, z)
-        return torch.stack([self._covariance(squared, arm, torch.full((len(z),), a)) for a in range(ARMS)])
+        squared = squared_distances(u / self.lengthscale, z / self.lengthscale)
+        found = squared.new_empty(ARMS, *squared.shape)
+        for a in range(ARMS):
+            apart = (self.treatment / self.lengthscale * (arm - a)).square()[:, None]
+            torch.mul(KERNELS[self.kernel_name](squared + apart), self.variance, out=found[a])
+        return found
 
     def _covariance(self, squared: Tensor, arm_x: Tensor, arm_z: Tensor) -> Tensor:
         apart = (self.treatment * (arm_x[:, None] - arm_z[None, :])).square()

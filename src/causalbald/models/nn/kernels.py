@@ -23,8 +23,8 @@ def matern12(squared: Tensor) -> Tensor:
 
 def matern32(squared: Tensor) -> Tensor:
     """Return (1 + √3 d) exp(-√3 d)."""
-    d = (3 * squared + _TINY).sqrt()
-    return (1 + d) * torch.exp(-d)
+    d = (3 * squared).add_(_TINY).sqrt_()
+    return (1 + d) * d.neg().exp_()
 
 
 def matern52(squared: Tensor) -> Tensor:

@@ -1,0 +1,182 @@
+"""Commands for pools on disk that are larger than memory: choose a batch, or score everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causalbald.cli import campaign_table as table
+from causalbald.cli.campaign_options import Json, check_output
+from causalbald.cli.output import busy, check_folder, print_json, print_table, progress_bar, say, write_table
+from causalbald.errors import InputError
+
+if TYPE_CHECKING:
+    from causalbald.streaming import Round
+
+app = typer.Typer()
+
+
+class Batch(StrEnum):
+    """How a batch follows from scores."""
+
+    AUTO = "auto"
+    GREEDY = "greedy"
+    SOFTMAX = "softmax"
+
+
+class Backend(StrEnum):
+    """Where scores are computed."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+_TABLE, _CHOICE, _WHERE = "The table", "How people are chosen", "Where it runs"
+Pool = Annotated[
+    Path,
+    typer.Argument(metavar="POOL", help="Everyone who might be measured: a Parquet file, or a folder of them."),
+]
+Measured = Annotated[
+    list[Path],
+    typer.Option(
+        metavar="FILE",
+        help="CSV, Parquet or Excel table with ids and outcomes; people without an outcome count as asked for and not "
+        "measured yet. Repeatable.",
+        rich_help_panel=_TABLE,
+    ),
+]
+Outcome = Annotated[
+    str, typer.Option(metavar="COLUMN", help="What is measured, in the tables of --measured.", rich_help_panel=_TABLE)
+]
+Model = Annotated[str, typer.Option(metavar="NAME", help="One of `causalbald models`.", rich_help_panel=_CHOICE)]
+Where = Annotated[
+    Backend, typer.Option(help="The cores of this machine, or a Ray cluster (Ray Data).", rich_help_panel=_WHERE)
+]
+RayAddress = Annotated[
+    str | None, typer.Option(help="Of a Ray cluster; default: one is started here.", rich_help_panel=_WHERE)
+]
+
+
+@app.command(
+    epilog="Example: causalbald choose people.parquet --measured results.csv --id patient --treatment drug "
+    "--control placebo --outcome cd4 -n 100 -o batch.csv"
+)
+def choose(
+    pool: Pool,
+    measured: Measured,
+    id_: table.Id,
+    treatment: table.Treatment,
+    outcome: Outcome,
+    control: table.Control = None,
+    covariate: table.Covariate = None,
+    exclude: table.Exclude = None,
+    categorical: table.Categorical = None,
+    numeric: table.Numeric = None,
+    n: Annotated[int, typer.Option("-n", help="People to choose.", min=1, rich_help_panel=_CHOICE)] = 100,
+    model: Model = "gp",
+    acquisition: table.Acquisition = "mu-rho-bald",
+    batch: Annotated[
+        Batch, typer.Option(help="greedy: each after those before it; softmax: by score.", rich_help_panel=_CHOICE)
+    ] = Batch.AUTO,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            help="Of the softmax, 0 for the highest scores; default: the function's own.", rich_help_panel=_CHOICE
+        ),
+    ] = None,
+    seed: table.Seed = 0,
+    backend: Where = Backend.LOCAL,
+    ray_address: RayAddress = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a .csv or .parquet file, to fill in.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose whom to measure next from a pool on disk, larger than memory, in one go and without a campaign.
+
+    The pool is read a part at a time. The batch is the one that would be chosen in memory. Its table has an empty
+    column for the outcome: filled in, it is one more table for --measured.
+    """
+    import pyarrow as pa
+
+    check_output(output)
+    round_ = _round(locals())
+    with progress_bar("scoring") as progress:
+        options: dict[str, Any] = {"backend": backend.value, "ray_address": ray_address, "progress": progress}
+        found = round_.choose(n, acquisition, batch=batch.value, temperature=temperature, **options)
+    form = found.append_column(outcome, pa.nulls(len(found), pa.float64()))
+    if output is not None:
+        write_table(form, output)
+        say(f"{len(found)} people in {output}. Fill in column {outcome!r}, and give it to --measured, too.")
+    if as_json:
+        print_json(found.to_pylist())
+    elif output is None:
+        print_table(form, as_json=False)
+
+
+@app.command(
+    epilog="Example: causalbald score people.parquet --measured results.csv --id patient --treatment drug "
+    "--control placebo --outcome cd4 -o scores.parquet"
+)
+def score(
+    pool: Pool,
+    measured: Measured,
+    id_: table.Id,
+    treatment: table.Treatment,
+    outcome: Outcome,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Parquet file to write.")],
+    control: table.Control = None,
+    covariate: table.Covariate = None,
+    exclude: table.Exclude = None,
+    categorical: table.Categorical = None,
+    numeric: table.Numeric = None,
+    model: Model = "gp",
+    acquisition: table.Acquisition = "mu-rho-bald",
+    seed: table.Seed = 0,
+    backend: Where = Backend.LOCAL,
+    ray_address: RayAddress = None,
+    as_json: Json = False,
+) -> None:
+    """Score everyone in a pool on disk, larger than memory: the log of how important it would be to measure them."""
+    check_folder(output)
+    if output.suffix.lower() not in (".parquet", ".pq"):
+        raise InputError(f"cannot write {output.name!r}: choose a name that ends with .parquet.")
+    round_ = _round(locals())
+    with progress_bar("scoring") as progress:
+        scores = round_.scores(acquisition, backend=backend.value, ray_address=ray_address, progress=progress)
+    round_.save_scores(scores, output)
+    say(f"{len(scores):,} scores are in {output}.")
+    if as_json:
+        best = float(scores.max())
+        print_json({"units": len(scores), "acquisition": acquisition, "highest": best, "output": str(output)})
+
+
+def _round(given: Mapping[str, Any]) -> Round:
+    """Open the pool and fit the model, from the options of a command by name."""
+    output = given["output"]
+    if output is not None and output.resolve() in [p.resolve() for p in (given["pool"], *given["measured"])]:
+        raise InputError(f"{str(output)!r} is read by this command: choose another --output.")
+    with busy(f"reading {given['pool'].name}"):
+        from causalbald.streaming import ParquetPool, Round
+
+        pool = ParquetPool(
+            given["pool"],
+            id=given["id_"],
+            treatment=given["treatment"],
+            control=given["control"],
+            covariates=given["covariate"],
+            exclude=given["exclude"] or [],
+            kinds=table.kinds(given),
+        )
+    with busy("fitting"):
+        found = Round(pool, given["measured"], outcome=given["outcome"], model=given["model"], seed=given["seed"])
+    numbers = sum(len(c.features) for c in pool.columns)
+    say(
+        f"{pool.name}: {len(pool):,} people, {len(pool.columns)} covariates as {numbers} numbers; "
+        f"{len(found.measured):,} are measured, {len(found.pending):,} asked for."
+    )
+    return found

@@ -1,0 +1,106 @@
+"""The mixture of models that best predicts bought labels which it has not seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from causalbald._random import generator
+from causalbald._typing import AnyArray, Array
+from causalbald._validation import check_int
+from causalbald.errors import InputError
+from causalbald.models.base import CateEstimator, Labelled, deal
+from causalbald.models.registry import make_model, register
+from causalbald.posterior import Posterior
+
+# A candidate with a smaller share costs as much as the others and changes nothing.
+_LEAST_SHARE = 0.1
+_EM_STEPS = 500
+
+
+@register("auto")
+class AutoEstimator(CateEstimator):
+    """Mixture of ``candidates``, weighed by how likely each makes labels that were held out from it.
+
+    Every candidate is refitted ``folds`` times without a share of the bought labels, and the weights maximise the
+    log density of these (stacking). Bought labels are no random sample of the pool: the weights say who predicts
+    units like the measured ones. No free labels are used. With few labels, or one candidate, the first one is taken.
+
+    Parameters
+    ----------
+    candidates : sequence of str
+        Names of models. ``index`` is left out where there is but one covariate, of which it is a part of ``gp``.
+    folds : int
+    min_labels, max_labels : int
+        Labels below which nothing is compared, and that are compared at most.
+    random_state : int
+        Of folds and models.
+    """
+
+    def __init__(
+        self,
+        *,
+        candidates: Sequence[str] = ("gp", "index"),
+        folds: int = 4,
+        min_labels: int = 40,
+        max_labels: int = 300,
+        random_state: int = 0,
+    ) -> None:
+        self.candidates = candidates
+        self.folds = folds
+        self.min_labels = min_labels
+        self.max_labels = max_labels
+        self.random_state = random_state
+
+    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
+        names = [name for name in self.candidates if name != "index" or data.x.shape[1] > 1]
+        if not names:
+            raise InputError("candidates names no model that can be used here: give at least one, for example 'gp'.")
+        folds = check_int(self.folds, "folds", low=2)
+        enough = max(check_int(self.min_labels, "min_labels", low=2), 2 * folds)
+        groups = math.ceil(len(data.y) / check_int(self.max_labels, "max_labels", low=enough))
+        some = data.take(np.flatnonzero(deal(data.t, groups, generator(self.random_state, "compared")) == 0))
+        if len(some.y) < enough or min(np.bincount(some.t, minlength=2)) < 2:
+            names = names[:1]
+        self.weights_ = dict.fromkeys(names, 1.0)
+        if len(names) > 1:
+            densities = np.stack([self._held_out(name, some, pool, folds) for name in names], axis=1)
+            self.weights_ = _kept(names, stacking_weights(densities))
+        self.models_ = [self._fitted_on(name, data, pool) for name in self.weights_]
+
+    def _held_out(self, name: str, data: Labelled, pool: AnyArray, folds: int) -> Array:
+        """Return each label's log density (n,) by a model that has not seen it."""
+        fold, density = deal(data.t, folds, generator(self.random_state, "folds")), np.empty(len(data.y))
+        for k in range(folds):
+            out = fold == k
+            model = self._fitted_on(name, data.take(np.flatnonzero(~out)), pool)
+            density[out] = model.posterior(data.x[out], joint=False).log_density(data.t[out], data.y[out])
+        return density
+
+    def _fitted_on(self, name: str, data: Labelled, pool: AnyArray) -> CateEstimator:
+        return make_model(name, random_state=self.random_state).fit(data.y, data.t, X=data.x, pool=pool)
+
+    def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
+        beliefs = [model.posterior(x, joint=joint) for model in self.models_]
+        return beliefs[0] if len(beliefs) == 1 else Posterior.mixture(beliefs, list(self.weights_.values()))
+
+
+def stacking_weights(log_density: Array) -> Array:
+    """Return weights (M,) that maximise the mean log density of a mixture, from those of its members (n, M).
+
+    The problem is concave; each step of expectation maximisation gets closer.
+    """
+    likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
+    weights = np.full(likelihood.shape[1], 1 / likelihood.shape[1])
+    for _ in range(_EM_STEPS):
+        share = likelihood * weights
+        weights = (share / share.sum(axis=1, keepdims=True)).mean(axis=0)
+    return weights
+
+
+def _kept(names: list[str], weights: Array) -> dict[str, float]:
+    kept = weights >= min(_LEAST_SHARE, weights.max())
+    left = weights[kept] / weights[kept].sum()
+    return dict(zip(np.array(names)[kept].tolist(), left.tolist(), strict=True))

@@ -1,0 +1,124 @@
+"""What uncertain hyper-parameters add to a belief, to first order.
+
+Hyper-parameters theta that maximise evidence times prior are not known exactly: the belief about them is roughly
+N(theta, A⁻¹), where A is the prior's precision plus the Fisher information of the labels. Expected outcomes move by
+J dtheta with them, so that J A⁻¹ Jᵀ is added to their covariance, as Garnett, Osborne and Hennig (2014) do for linear
+embeddings. Free are the weights of the index, if there is one, a common factor of the lengthscales of each part, the
+parts' weights, means and noises; lengthscales relative to each other are taken as known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from causalbald.models.effect_kernel import ARMS, Hyperparameters
+
+GENERAL = 2  # parts that are no functions of the index
+
+
+@dataclass(frozen=True)
+class Tangent:
+    """How expected outcomes move with the hyper-parameters, in standard deviations of the belief about these."""
+
+    x: Tensor  # (n, D), the labels
+    arm: Tensor  # (n,)
+    weights: Tensor  # (n,), precision of the outcomes times their surprise
+    indirect: Tensor  # (n, p), how weights move with the hyper-parameters
+    root: Tensor  # (p, p)
+
+    @classmethod
+    def of(cls, h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, precision: Tensor, subset: Tensor) -> Self:
+        """Return the tangent after outcomes y (n,).
+
+        ``precision`` (p,) is that of the prior, in the order of :func:`moves`; labels of a ``subset`` inform for all.
+        """
+        covariance = h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm])
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
+        weights = inverse @ (y - h.means[arm])
+        own = moves(h, x, arm, weights, x)[torch.arange(len(x)), arm]
+        own[:, -ARMS:] = (h.noise * weights[:, None]) * (arm[:, None] == torch.arange(ARMS))
+        information = fisher_information(h, x[subset], arm[subset]) * (len(x) / len(subset)) + torch.diag(precision)
+        eigenvalues, vectors = torch.linalg.eigh(information)
+        return cls(x, arm, weights, -inverse @ own, vectors / eigenvalues.clamp_min(precision.min()).sqrt())
+
+    def factor(self, h: Hyperparameters, z: Tensor) -> Tensor:
+        """Return a factor (N, K, p) of the covariance that is added for units z (N, D)."""
+        indirect = (h.by_arm(self.x, self.arm, z).mT @ self.indirect).transpose(0, 1)
+        return (moves(h, z, self.arm, self.weights, self.x) + indirect) @ self.root
+
+
+def moves(h: Hyperparameters, z: Tensor, arm: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+    """Return the derivative (N, K, p) of sum_i weights_i k(z, x_i) + mean by the free parameters, weights fixed."""
+    squared = h.squared_distances(z, x)
+    parts = torch.exp(-0.5 * squared)
+    by_arm = torch.stack([parts[:, :, arm == a] @ weights[arm == a] for a in range(ARMS)], -1)  # (P, N, K)
+    own = h.weights[:, arm] * weights  # (P, n)
+    value = (by_arm * h.weights[:, None, :]).sum(-1)  # (P, N)
+    scale = -((parts * squared) @ own[:, :, None])[:, :, 0]
+    columns = [scale.T[:, None, :] * h.weights.T[None]]
+    eye = torch.eye(ARMS, dtype=z.dtype)
+    for part, a in _free_weights(h):
+        moved = value[part][:, None] * eye[a] + by_arm[part, :, a, None] * h.weights[part]
+        columns.append((moved * _speed(h, part, a))[:, :, None])
+    columns.append(eye.expand(len(z), ARMS, ARMS))
+    columns.append(torch.zeros(len(z), ARMS, ARMS, dtype=z.dtype))
+    if h.index is not None and h.log_index_scales is not None:
+        apart = (z @ h.index)[:, None] - (x @ h.index)[None, :]
+        towards = parts[GENERAL:] * apart * own[GENERAL:, None, :] * (2 * h.log_index_scales).exp()[:, None, None]
+        turned = towards @ x - towards.sum(-1, keepdim=True) * z  # (2, N, D)
+        columns.insert(0, torch.einsum("pnd,pk->nkd", turned, h.weights[GENERAL:]))
+    return torch.cat(columns, -1)
+
+
+def fisher_information(h: Hyperparameters, x: Tensor, arm: Tensor) -> Tensor:
+    """Return the expected information (p, p) of outcomes of units x with arms about the free parameters."""
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm])))
+    squared = h.squared_distances(x, x)
+    weighted = torch.exp(-0.5 * squared) * h.weights[:, arm][:, :, None] * h.weights[:, arm][:, None, :]
+    few = _derivatives(h, squared, weighted, arm)
+    moved = inverse @ few  # (q, n, n)
+    rest = 0.5 * torch.einsum("aij,bji->ab", moved, moved)
+    of_arm = (arm[:, None] == torch.arange(ARMS)).to(x)
+    means = slice(len(few) - ARMS, len(few))  # before the noises, which are last
+    information = torch.zeros(len(few) + ARMS, len(few) + ARMS, dtype=x.dtype)
+    others = torch.tensor([*range(means.start), *range(len(few), len(few) + ARMS)])
+    information[others[:, None], others] = rest
+    information[means, means] = of_arm.T @ inverse @ of_arm
+    if h.index is None or h.log_index_scales is None:
+        return information
+    along = x @ h.index
+    speed = (2 * h.log_index_scales).exp()[:, None, None]
+    c = (weighted[GENERAL:] * speed).sum(0) * (along[:, None] - along[None, :])
+    # dK/dindex_d = C X_d - X_d C with X_d = diag(x_d), and C antisymmetric: traces become sums over pairs of labels.
+    turned = c @ inverse
+    index = x.T @ (turned * turned.T - inverse * (turned @ c)) @ x
+    across = torch.zeros(x.shape[1], len(information), dtype=x.dtype)
+    across[:, others] = -x.T @ torch.einsum("ij,qji->iq", c, moved @ inverse)
+    return torch.cat([torch.cat([index, across], 1), torch.cat([across.T, information], 1)])
+
+
+def _derivatives(h: Hyperparameters, squared: Tensor, weighted: Tensor, arm: Tensor) -> Tensor:
+    """Return derivatives (q, n, n) of the outcomes' covariance by scales, weights and noises."""
+    of_arm = (arm[:, None] == torch.arange(ARMS)).to(squared)
+    kernels = torch.exp(-0.5 * squared)
+    found = [*(-squared * weighted)]
+    for part, a in _free_weights(h):
+        one_side = kernels[part] * of_arm[:, a, None] * h.weights[part, arm][None, :]
+        found.append((one_side + one_side.T) * _speed(h, part, a))
+    found += [torch.diag(h.noise[a] * of_arm[:, a]) for a in range(ARMS)]
+    return torch.stack(found)
+
+
+def _free_weights(h: Hyperparameters) -> list[tuple[int, int]]:
+    """Return parts and arms whose weight is free: a shared part has one in each arm, an effect part only in arm 1."""
+    return [(part, a) for part in range(len(h.weights)) for a in range(ARMS) if part % 2 == 0 or a == 1]
+
+
+def _speed(h: Hyperparameters, part: int, a: int) -> Tensor:
+    """Return how fast a weight moves with its free parameter, its log but for the shared part's in arm 1."""
+    shared_treated = part % 2 == 0 and a == 1
+    return torch.ones_like(h.weights[part, a]) if shared_treated else h.weights[part, a]

@@ -1,0 +1,83 @@
+"""Scores of a pool, a block of units at a time: here, on this machine's threads, or wherever a scorer is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from causalbald import acquisition as acq
+from causalbald._threads import in_threads
+from causalbald._typing import AnyArray, Array, Positions, Treatment
+from causalbald.models.base import CateEstimator
+
+
+class Block(NamedTuple):
+    """Some units: covariates x (n, D) or images, arms (n,) and, for functions that ask for it, P(treated | x) (n,)."""
+
+    x: AnyArray
+    arm: Treatment
+    propensity: Array | None = None
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores blocks of a pool by a fitted model. A block need not know where in the pool it is.
+
+    ``goal`` are the units that matter to a function that asks for targets, put beside each block. Their own scores,
+    to which their own residual belongs, are :meth:`of_goal`. ``propensity`` is P(treated | x) of blocks without.
+    """
+
+    model: CateEstimator
+    function: acq.Acquisition
+    goal: Block | None = None
+    targets: acq.Targets | None = None  # positions in ``goal``
+    propensity: Callable[[AnyArray], Array] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: CateEstimator,
+        function: acq.Acquisition,
+        targets: acq.Targets | None,
+        take: Callable[[Positions], Block],
+        propensity: Callable[[AnyArray], Array] | None = None,
+    ) -> Self:
+        """Return the scorer of a pool of which ``take`` returns units, with targets as positions in that pool."""
+        if targets is None:
+            return cls(model, function, propensity=propensity)
+        return cls(
+            model, function, take(targets.positions), replace(targets, positions=np.arange(len(targets.weights)))
+        )
+
+    def __call__(self, block: Block, rng: np.random.Generator | None = None) -> Array:
+        """Return the scores of a block, (n,)."""
+        if self.goal is None or self.targets is None:
+            belief = self.model.posterior(block.x, joint=False)
+            return self.function(belief, block.arm, propensity=self._propensity(block), rng=rng)
+        units, goal = len(block.x), self.goal
+        belief = self.model.posterior(np.concatenate([block.x, goal.x]))
+        arm = np.concatenate([block.arm, goal.arm])
+        pi, other = self._propensity(block), self._propensity(goal)
+        both = None if pi is None or other is None else np.concatenate([pi, other])
+        targets = replace(self.targets, positions=units + self.targets.positions)
+        return self.function(belief, arm, propensity=both, targets=targets, rng=rng)[:units]
+
+    def of_goal(self, rng: np.random.Generator | None = None) -> Array:
+        """Return the scores of the units that matter."""
+        goal = self.goal
+        assert goal is not None
+        belief, pi = self.model.posterior(goal.x), self._propensity(goal)
+        return self.function(belief, goal.arm, propensity=pi, targets=self.targets, rng=rng)
+
+    def _propensity(self, block: Block) -> Array | None:
+        return self.propensity(block.x) if block.propensity is None and self.propensity else block.propensity
+
+    def over(self, blocks: Iterable[Block], rng: np.random.Generator | None = None) -> Iterator[Array]:
+        """Yield the scores of each block, in order; on several threads unless scores are drawn at random."""
+        if "rng" in self.function.needs:
+            return (self(block, rng) for block in blocks)
+        return in_threads(partial(self, rng=None), blocks)

@@ -1,0 +1,82 @@
+"""Scores of a pool on disk from a Ray cluster, by Ray Data."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causalbald import acquisition as acq
+from causalbald._typing import Array
+from causalbald.errors import CausalBaldError, InputError
+from causalbald.experiments.workers import ray_pool
+from causalbald.scoring import Block, Scorer
+from causalbald.streaming.files import CELLS
+from causalbald.streaming.parquet import Encoding, ParquetPool
+
+
+def ray_scores(pool: ParquetPool, score: Scorer, size: int, address: str | None) -> Iterator[Array]:
+    """Yield the scores of all units, in order; the cluster's tasks read, encode and score the rows."""
+    if "rng" in score.function.needs:
+        raise InputError(f"acquisition {score.function.name!r} draws at random, row after row: use backend 'local'.")
+    start = 0
+    with ray_pool(os.cpu_count() or 1, address), _in_order():
+        from ray import data
+
+        # One path, and not one for each file: Ray looks at several in threads that get in each other's way.
+        files = data.read_parquet(str(pool.path.resolve()), file_extensions=["parquet", "pq"])
+        rows = files.select_columns(pool.encoding.names)
+        work, rows_together = _scored(pool.encoding, score, size), max(size, CELLS // pool.sample.x.shape[1])
+        done = rows.map_batches(work, batch_size=rows_together, batch_format="pyarrow", zero_copy_batch=True)
+        parts: Iterable[Any] = done.iter_batches(batch_size=None, batch_format="pyarrow")
+        for part in parts:
+            if not np.array_equal(part["arm"].to_numpy(), pool.arm[start : start + len(part)]):
+                raise CausalBaldError("the Ray cluster returned rows in another order: use backend 'local'.")
+            start += len(part)
+            yield part["score"].to_numpy()
+    if start < len(pool):
+        raise CausalBaldError(f"the Ray cluster returned {start:,} of {len(pool):,} rows: use backend 'local'.")
+
+
+def _scored(encoding: Encoding, score: Scorer, size: int) -> Callable[[pa.Table], pa.Table]:
+    """Return a function that scores the rows of a table."""
+    # A function with a name is looked up by it: the module of a plugin cannot be sent.
+    function = score.function.name if score.function.name in acq.names() else score.function
+    model, goal, targets, propensity = score.model, score.goal, score.targets, score.propensity
+
+    def work(table: pa.Table) -> pa.Table:
+        there = Scorer(model, acq.get(function), goal, targets, propensity)
+        x, arm, _ = encoding.block(table)
+        blocks = (Block(x[k : k + size], arm[k : k + size]) for k in range(0, len(x), size))
+        scores = np.concatenate([there(block) for block in blocks])
+        return pa.table({"score": scores, "arm": arm.astype(np.int8)})
+
+    return work
+
+
+@contextmanager
+def _in_order() -> Iterator[None]:
+    """Let Ray Data keep the order of rows, be silent, and say in one line what went wrong."""
+    from ray import data
+    from ray.exceptions import RayError
+
+    context, logger = data.DataContext.get_current(), logging.getLogger("ray.data")
+    options = context.execution_options
+    before = options.preserve_order, context.enable_progress_bars, logger.level
+    options.preserve_order, context.enable_progress_bars = True, False
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except RayError as error:
+        found = re.search(r"^[\w.]*Error: (.+)$", str(error), flags=re.MULTILINE)
+        what = found[1] if found else type(error).__name__
+        raise CausalBaldError(f"a task of the Ray cluster failed ({what}). Backend 'local' may say more.") from error
+    finally:
+        options.preserve_order, context.enable_progress_bars = before[:2]
+        logger.setLevel(before[2])

@@ -1,0 +1,196 @@
+"""A pool on disk: who its units are, which arm they got and what tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike, NDArray
+
+from causalbald._random import generator
+from causalbald._typing import Positions
+from causalbald._validation import check_positions
+from causalbald.campaign.columns import CellError, Column, as_text, encode, find_columns
+from causalbald.campaign.settings import Value
+from causalbald.campaign.setup import find_arms
+from causalbald.campaign.tables import column
+from causalbald.campaign.units import id_text, written
+from causalbald.errors import InputError
+from causalbald.scoring import Block
+from causalbald.streaming.files import CELLS, ParquetFiles
+
+_SAMPLE = 20_000  # rows from which columns, scales and propensities are learned
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How rows of a table become a block of units: all that a worker needs to know of a pool."""
+
+    columns: tuple[Column, ...]
+    treatment: str
+    control: str
+
+    @property
+    def names(self) -> list[str]:
+        """The columns to read."""
+        return [self.treatment, *(c.name for c in self.columns)]
+
+    def block(self, table: pa.Table) -> Block:
+        """Return covariates and arms of the rows of a table."""
+        arm = as_text(column(table, self.treatment, "treatment")).to_numpy() != self.control
+        return Block(encode(self.columns, table), arm.astype(np.intp))
+
+
+class ParquetPool:
+    """Everyone who might be measured, in a Parquet file or a folder of them; a byte per unit is held in memory.
+
+    Columns are understood as by a campaign: missing numbers become the median, with a column that says so; text becomes
+    categories. What columns are like is learned from a fixed random sample of 20,000 rows.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file, or a folder whose ``*.parquet`` files are taken in the order of their names.
+    id : str
+        Column with a name or number for everyone.
+    treatment : str
+        Column with two values.
+    control : value, optional
+        Which of the two is the control; found by itself for 0/1, no/yes, false/true.
+    covariates : sequence of str, optional
+        Columns that tell units apart; by default all others.
+    exclude : collection of str
+        Columns to leave out, such as the outcome.
+    kinds : mapping, optional
+        From columns to "numeric" or "categorical", where the data suggest otherwise.
+
+    Attributes
+    ----------
+    arm : (N,)
+        0 for control, 1 for treated.
+    columns : list of Column
+        Covariates and how they are encoded.
+    sampled : positions
+    sample : Block
+        The units from which columns were learned.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        id: str,
+        treatment: str,
+        control: Value | None = None,
+        covariates: Sequence[str] | None = None,
+        exclude: Collection[str] = (),
+        kinds: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path, self.id, self.treatment = Path(path), id, treatment
+        self.files = ParquetFiles(self.path)
+        self.name, self._length = self.files.name, len(self.files)
+        if not self._length:
+            raise InputError(f"{self.name} has no rows: give one per person.")
+        names = self._covariate_names(covariates, {*exclude}, kinds or {})
+        self.arm, control_text = self._read_arms(control)
+        rng = generator(0, "sample", self._length)
+        self.sampled = rows = np.sort(rng.choice(self._length, size=min(_SAMPLE, self._length), replace=False))
+        table = self.files.take(rows, [treatment, *names])
+        with _rows_named(rows):
+            self.columns, self.described = find_columns(table, names, kinds or {})
+            self.encoding = Encoding(tuple(self.columns), treatment, control_text)
+            self.sample = self.encoding.block(table)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield all units in their order, ``size`` at a time however the files are cut."""
+        start, together = 0, CELLS // self.sample.x.shape[1]  # rows that are encoded together
+        for table in self.files.parts([c.name for c in self.columns], -(-together // size) * size):
+            with _rows_named(start + np.arange(len(table))):
+                x = encode(self.columns, table)
+            arm = self.arm[start : start + len(table)].astype(np.intp)
+            yield from (Block(x[k : k + size], arm[k : k + size]) for k in range(0, len(table), size))
+            start += len(table)
+
+    def take(self, positions: ArrayLike) -> Block:
+        """Return some units, in the order of ``positions``."""
+        rows = check_positions(positions, len(self))
+        with _rows_named(rows):
+            return self.encoding.block(self.files.take(rows, self.encoding.names))
+
+    def positions(self, ids: pa.Array) -> Positions:
+        """Return where the units with these ids are; ids are text, each given once."""
+        found = np.full(len(ids), -1, dtype=np.intp)
+        for start, table in self.files.tables([self.id]):
+            hits = pc.index_in(written(table[self.id], self.id), value_set=ids).combine_chunks()
+            rows = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
+            units = hits.drop_null().to_numpy(zero_copy_only=False).astype(np.intp)
+            repeated = units[(found[units] >= 0) | (np.bincount(units, minlength=len(ids))[units] > 1)]
+            if len(repeated):
+                raise InputError(
+                    f"id {ids[int(repeated[0])].as_py()!r} is in {self.name} more than once: one row per person."
+                )
+            found[units] = start + rows
+        unknown = np.flatnonzero(found < 0)
+        if len(unknown):
+            raise InputError(
+                f"{len(unknown)} of {len(ids)} ids are not in the pool, for example {ids[int(unknown[0])].as_py()!r}. "
+                f"Ids are those of column {self.id!r} of {self.name}."
+            )
+        return found
+
+    def people(self, positions: Positions) -> pa.Table:
+        """Return ids and treatments of some units, as they are in the files."""
+        table = self.files.take(positions, [self.id, self.treatment])
+        id_text(table[self.id], self.id)
+        return table
+
+    def _covariate_names(
+        self, covariates: Sequence[str] | None, exclude: set[str], kinds: Mapping[str, str]
+    ) -> list[str]:
+        table, roles = self.files.schema.empty_table(), {self.id, self.treatment}
+        asked = {"ids": [self.id], "treatment": [self.treatment], "covariates": covariates or []}
+        for what, names in {**asked, "columns to exclude": exclude, "kinds of columns": kinds}.items():
+            for name in names:
+                column(table, name, what)
+        for name in roles.intersection(covariates or []):
+            raise InputError(f"column {name!r} cannot be a covariate: it is the id or the treatment.")
+        return [n for n in covariates or table.column_names if n not in exclude | roles]
+
+    def _read_arms(self, control: Value | None) -> tuple[NDArray[np.int8], str]:
+        """Return the arm of every unit, and the control as text."""
+        arm, distinct = np.empty(len(self), dtype=np.int8), pa.array([], self.files.schema.field(self.treatment).type)
+        for start, table in self.files.tables([self.treatment]):
+            values = table[self.treatment].combine_chunks()
+            if pa.types.is_floating(values.type):
+                values = pc.if_else(pc.is_nan(values), None, values)
+            if values.null_count:
+                row = start + int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+                name = self.files.take(np.array([row]), [self.id])[self.id][0].as_py()
+                raise InputError(
+                    f"treatment {self.treatment!r} is missing in row {row + 1} (id {name!r}): leave such rows out of "
+                    "the pool."
+                )
+            distinct = pc.unique(pa.concat_arrays([distinct, pc.unique(values)]))
+            if len(distinct) > 2:
+                break
+            arm[start : start + len(values)] = pc.index_in(values, value_set=distinct).to_numpy()
+        _, text = find_arms(distinct, self.treatment, control)
+        first = as_text(pa.chunked_array([distinct])).to_pylist().index(text)
+        return (arm != first).astype(np.int8), text
+
+
+@contextmanager
+def _rows_named(rows: Positions) -> Iterator[None]:
+    """Say of a cell that cannot be used in which row of the pool it is."""
+    try:
+        yield
+    except CellError as error:
+        raise CellError(error.column, int(rows[error.row]), error.problem) from None

@@ -1,0 +1,263 @@
+"""One round on a pool on disk: learn from what is measured, score everyone, choose a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causalbald import acquisition as acq
+from causalbald import loop
+from causalbald._files import replacing
+from causalbald._random import generator
+from causalbald._threads import one_thread
+from causalbald._typing import Array, Positions
+from causalbald._validation import check_choice, check_int
+from causalbald.campaign.columns import to_numbers
+from causalbald.campaign.tables import column, read_table
+from causalbald.campaign.units import id_text, written
+from causalbald.errors import InputError
+from causalbald.models import CateEstimator, PropensityModel, make_model
+from causalbald.scoring import Scorer
+from causalbald.selection import select
+from causalbald.streaming.parquet import ParquetPool
+
+Progress = Callable[[int, int], None]
+Backend = Literal["local", "ray"]
+_ROWS_WRITTEN = 1 << 20
+
+
+class Round:
+    """A model fitted on what is measured of a pool on disk, which scores the pool and chooses whom to measure next.
+
+    Parameters
+    ----------
+    pool : ParquetPool
+    measured : path or DataFrame, or a list of these
+        Ids and outcomes. Rows without an outcome are people who were asked for and are not measured yet: they are not
+        chosen again, and greedy batches take them into account.
+    outcome : str
+        Column of the outcome.
+    model : str or CateEstimator
+        One of :func:`causalbald.models.names`, or an unfitted model of your own.
+    seed : int
+        Same seed, same answer, whatever the chunks and the backend.
+    """
+
+    def __init__(
+        self,
+        pool: ParquetPool,
+        measured: Any,
+        *,
+        outcome: str,
+        model: str | CateEstimator = "gp",
+        seed: int = 0,
+    ) -> None:
+        self.pool, self.outcome, self.seed = pool, outcome, check_int(seed, "seed", low=0)
+        if outcome in (c.name for c in pool.columns):
+            raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
+        where, y = self._read(measured if isinstance(measured, (list, tuple)) else [measured])
+        self.measured, self.pending = where[~np.isnan(y)], where[np.isnan(y)]
+        if not len(self.measured):
+            raise InputError(
+                f"no outcome {outcome!r} is known yet: measure a first batch, drawn at random from both arms."
+            )
+        known = pool.take(self.measured)
+        self.model = make_model(model, random_state=seed) if isinstance(model, str) else model
+        self.model.fit(y[~np.isnan(y)], known.arm, X=known.x, pool=pool.sample.x)
+
+    def scores(
+        self,
+        acquisition: str | acq.Acquisition | acq.registry.Score = "mu-rho-bald",
+        *,
+        backend: Backend = "local",
+        ray_address: str | None = None,
+        progress: Progress | None = None,
+    ) -> Array:
+        """Return how important it would be to measure each unit of the pool, (N,).
+
+        Parameters
+        ----------
+        acquisition : str or callable
+        backend : "local" or "ray"
+            On the threads of this machine, or on a Ray cluster that can read the pool's files.
+        ray_address : str, optional
+            Of the cluster; by default one is started on this machine.
+        progress : function, optional
+            Called with the number of units scored and of all.
+        """
+        function = acq.get(acquisition)
+        return self._scores(function, backend, ray_address, progress, self._rng())
+
+    def choose(
+        self,
+        size: int,
+        acquisition: str | acq.Acquisition | acq.registry.Score = "mu-rho-bald",
+        *,
+        batch: loop.Batch = "auto",
+        temperature: float | None = None,
+        scores: Array | None = None,
+        backend: Backend = "local",
+        ray_address: str | None = None,
+        progress: Progress | None = None,
+    ) -> pa.Table:
+        """Return whom to measure next, in the order of choice: the batch that :func:`causalbald.loop.choose` returns.
+
+        Parameters
+        ----------
+        size : int
+        acquisition : str or callable
+        batch : "softmax", "greedy" or "auto"
+        temperature : float, optional
+            Of the softmax, 0 for the highest scores; by default the function's own, and 0 for greedy.
+        scores : (N,), optional
+            What :meth:`scores` returned, if it is known already.
+        backend, ray_address, progress
+            As for :meth:`scores`.
+
+        Returns
+        -------
+        table
+            Id and treatment as in the pool, ``score``, and ``effect, lower, upper``: the expected effect with a 95 %
+            interval, given the model.
+        """
+        function, rng = acq.get(acquisition), self._rng()
+        check_int(size, "size", low=1)
+        if check_choice(batch, "batch", ("softmax", "greedy", "auto")) == "auto":
+            batch = loop.batch_rule(self.model, self.pool.sample.x)
+        if scores is None:
+            scores = self._scores(function, backend, ray_address, progress, rng)
+        open_units = np.ones(len(self.pool), dtype=bool)
+        open_units[self.measured] = open_units[self.pending] = False
+        offered = np.where(open_units, scores, -np.inf)
+        if batch == "softmax":
+            t = function.temperature if temperature is None else temperature
+            chosen = select(offered, size, temperature=t, rng=rng)
+        else:
+            limit = max(loop.SHORTLIST, 10 * size)
+            few = int(open_units.sum()) <= limit
+            looked_at = (
+                np.flatnonzero(open_units) if few else loop.shortlisted(offered, limit, function.temperature, rng)
+            )
+            chosen = self._greedy(function, size, looked_at, temperature, rng)
+        return self._batch(chosen, scores)
+
+    def save_scores(self, scores: Array, path: str | Path) -> None:
+        """Write ids and scores as a Parquet file, whole or not at all."""
+        import pyarrow.parquet as pq
+
+        name, start = self.pool.id, 0
+        schema = pa.schema([self.pool.files.schema.field(name), ("score", pa.float64())])
+        with replacing(Path(path)) as beside, pq.ParquetWriter(beside, schema) as writer:
+            for ids in self.pool.files.parts([name], _ROWS_WRITTEN):
+                part = scores[start : start + len(ids)]
+                writer.write_table(pa.table([ids[name], pa.array(part)], schema=schema))
+                start += len(part)
+
+    def _scores(
+        self,
+        function: acq.Acquisition,
+        backend: Backend,
+        ray_address: str | None,
+        progress: Progress | None,
+        rng: np.random.Generator,
+    ) -> Array:
+        score = self._scorer(function)
+        size, scores, done = loop.block_size(function), np.empty(len(self.pool)), 0
+        if check_choice(backend, "backend", ("local", "ray")) == "local":
+            parts = score.over(self.pool.blocks(size), rng)
+        else:
+            from causalbald.streaming.cluster import ray_scores
+
+            parts = ray_scores(self.pool, score, size, ray_address)
+        for part in parts:
+            scores[done : done + len(part)] = part
+            done += len(part)
+            if progress is not None:
+                progress(done, len(scores))
+        if (targets := self._targets(function)) is not None:
+            scores[targets.positions] = score.of_goal(rng)
+        return scores
+
+    def _scorer(self, function: acq.Acquisition) -> Scorer:
+        if function.batchwise:
+            raise InputError(
+                f"acquisition {function.name!r} looks at all of a pool at once, and this one is on disk: take another, "
+                "such as 'mu-rho-bald'."
+            )
+        propensity = self._propensity.predict if "propensity" in function.needs else None
+        return Scorer.of(self.model, function, self._targets(function), self.pool.take, propensity)
+
+    def _targets(self, function: acq.Acquisition) -> acq.Targets | None:
+        return None if function.pointwise else loop.pool_targets(len(self.pool))
+
+    @cached_property
+    def _propensity(self) -> PropensityModel:
+        with one_thread():
+            return PropensityModel(random_state=self.seed).fit(self.pool.sample.x, self.pool.sample.arm)
+
+    def _greedy(
+        self,
+        function: acq.Acquisition,
+        size: int,
+        looked_at: Positions,
+        temperature: float | None,
+        rng: np.random.Generator,
+    ) -> Positions:
+        """Choose a batch among a few, as a pool of its own: with those who are pending, and those who matter."""
+        targets = self._targets(function)
+        goal = looked_at[:0] if targets is None else targets.positions
+        rows = np.unique(np.concatenate([looked_at, self.pending, goal]))
+        units = self.pool.take(rows)
+        chosen = loop.choose(
+            self.model,
+            units.x,
+            units.arm,
+            function,
+            size,
+            available=np.searchsorted(rows, looked_at),
+            rng=rng,
+            batch="greedy",
+            temperature=temperature,
+            pending=np.searchsorted(rows, self.pending),
+            propensity=self._propensity.predict(units.x) if "propensity" in function.needs else None,
+            targets=None if targets is None else replace(targets, positions=np.searchsorted(rows, goal)),
+            shortlist=len(rows),
+        )
+        return rows[chosen]
+
+    def _batch(self, chosen: Positions, scores: Array) -> pa.Table:
+        belief = self.model.posterior(self.pool.take(chosen).x, joint=False)
+        reach = belief.quantile(0.05) * np.sqrt(belief.effect_variance)
+        found = {
+            "score": scores[chosen],
+            "effect": belief.effect_mean,
+            "lower": belief.effect_mean - reach,
+            "upper": belief.effect_mean + reach,
+        }
+        table = self.pool.people(chosen)
+        for name, values in found.items():
+            table = table if name in table.column_names else table.append_column(name, pa.array(values))
+        return table
+
+    def _read(self, sources: Sequence[Any]) -> tuple[Positions, Array]:
+        """Return where the people in some tables are, in the order of the pool, and their outcomes."""
+        name, ids, outcomes = self.pool.id, [], []
+        for source in sources:
+            table = read_table(source, text=[name]).data
+            ids += written(column(table, name, "ids"), name).chunks
+            outcomes.append(to_numbers(column(table, self.outcome, "outcome"), self.outcome))
+        # An apostrophe that our own CSV files put before a formula is taken off again.
+        text = pc.replace_substring_regex(pa.chunked_array(ids, pa.string()), r"^'([=+\-@\t\r])", r"\1")
+        where = self.pool.positions(id_text(text, name).combine_chunks())
+        order = np.argsort(where)
+        return where[order], np.concatenate(outcomes)[order]
+
+    def _rng(self) -> np.random.Generator:
+        return generator(self.seed, "choose")

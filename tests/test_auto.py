@@ -1,0 +1,102 @@
+"""The mixture of models that predicts held-out labels best."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import minimize_scalar
+
+from causalbald.errors import InputError
+from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess, make_model
+from causalbald.models.auto import stacking_weights
+from causalbald.posterior import Posterior
+from causalbald.testing import check_model
+from tests.test_index import study
+
+
+def test_stacking_weights_maximise_the_log_score_of_the_mixture() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.standard_t(4, size=200)
+    densities = np.stack([stats.norm(0, s).logpdf(y) for s in (0.8, 3.0)], axis=1)
+
+    def minus_score(weight: float) -> float:
+        return -float(np.log(weight * np.exp(densities[:, 0]) + (1 - weight) * np.exp(densities[:, 1])).mean())
+
+    best = minimize_scalar(minus_score, bounds=(0, 1), method="bounded").x
+    np.testing.assert_allclose(stacking_weights(densities), [best, 1 - best], atol=1e-3)
+    assert 0.2 < best < 0.98
+
+
+def test_a_model_that_predicts_better_takes_over_and_is_the_belief() -> None:
+    """One steep direction in ten dimensions: the index. No direction at all: the general process."""
+    y, t, x = study(120, 0)
+    auto = AutoEstimator().fit(y, t, X=x)
+    assert auto.weights_ == {"index": 1.0}
+    alone = IndexProcess().fit(y, t, X=x)
+    np.testing.assert_array_equal(auto.effect(x), alone.effect(x))
+    noise = np.random.default_rng(2).normal(size=120)
+    assert AutoEstimator().fit(noise, t, X=x).weights_["gp"] > 0.8
+
+
+def test_between_models_the_belief_is_their_weighted_mixture() -> None:
+    y, t, x = study(120, 0)
+    auto = AutoEstimator().fit(y, t, X=x)
+    auto.weights_ = {"gp": 0.25, "index": 0.75}
+    auto.models_ = [GaussianProcess().fit(y, t, X=x), IndexProcess().fit(y, t, X=x)]
+    parts, mixed = [m.posterior(x) for m in auto.models_], auto.posterior(x)
+    np.testing.assert_allclose(mixed.mean, 0.25 * parts[0].mean + 0.75 * parts[1].mean)
+    within = 0.25 * parts[0].variance + 0.75 * parts[1].variance
+    np.testing.assert_allclose(mixed.variance, within + 0.25 * 0.75 * (parts[0].mean - parts[1].mean) ** 2)
+
+
+def test_few_labels_or_one_covariate_leave_nothing_to_compare() -> None:
+    y, t, x = study(120, 0)
+    assert AutoEstimator().fit(y[:30], t[:30], X=x[:30]).weights_ == {"gp": 1.0}
+    assert AutoEstimator().fit(y, t, X=x[:, :1]).weights_ == {"gp": 1.0}
+    once = np.zeros_like(t)
+    once[0] = 1
+    assert AutoEstimator().fit(y, once, X=x).weights_ == {"gp": 1.0}
+
+
+def test_only_so_many_labels_are_compared_and_all_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    fit = GaussianProcess._fit
+
+    def spy(self: GaussianProcess, data: object, *rest: object) -> None:
+        seen.append(len(data.y))  # type: ignore[attr-defined]
+        fit(self, data, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(GaussianProcess, "_fit", spy)
+    y, t, x = study(120, 0)
+    AutoEstimator(max_labels=50).fit(y, t, X=x)
+    assert max(seen[:8]) < 50
+    assert set(seen[8:]) == {120}
+
+
+def test_conformance_and_bad_parameters() -> None:
+    check_model(AutoEstimator())
+    y, t, x = study(60, 0)
+    with pytest.raises(InputError, match="candidates names no model"):
+        AutoEstimator(candidates=()).fit(y, t, X=x)
+    with pytest.raises(InputError, match="folds"):
+        make_model("auto", folds=1).fit(y, t, X=x)
+
+
+def test_log_density_of_outcomes() -> None:
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(4, 2, 3))
+    belief = Posterior(rng.normal(size=(4, 2)), factor, np.zeros((4, 2, 2)), np.array(0.5))
+    t, y = np.array([0, 1, 1, 0]), rng.normal(size=4)
+    spread = np.sqrt((factor[np.arange(4), t] ** 2).sum(1) + 0.5)
+    np.testing.assert_allclose(belief.log_density(t, y), stats.norm(belief.mean[np.arange(4), t], spread).logpdf(y))
+    binary = Posterior(belief.mean, factor, belief.residual, np.array(0.0), "probit")
+    events = np.array([0.0, 1.0, 0.0, 1.0])
+    chance = binary.expected[np.arange(4), t]
+    np.testing.assert_allclose(np.exp(binary.log_density(t, events)), np.where(events == 1, chance, 1 - chance))
+
+
+def test_weights_of_a_mixture_are_checked() -> None:
+    belief = Posterior(np.zeros((2, 2)), np.zeros((2, 2, 0)), np.zeros((2, 2, 2)), np.array(1.0))
+    with pytest.raises(InputError, match="weights of a mixture"):
+        Posterior.mixture([belief, belief], [1.0, -1.0])

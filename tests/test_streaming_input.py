@@ -1,0 +1,235 @@
+"""Mistakes in pools on disk and in the tables beside them are one line with the remedy, and change nothing on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from causalbald.cli.app import app
+from causalbald.errors import InputError
+from causalbald.streaming import Round, parquet
+from tests.test_streaming import PENDING, PEOPLE, UNITS, WHO, open_pool, results, small, write
+
+OPTIONS = ["--id", "person", "--treatment", "drug", "--control", "placebo", "--exclude", "site", "--outcome", "outcome"]
+
+
+def changed(**values: Any) -> pd.DataFrame:
+    """Return the people with some columns replaced."""
+    return PEOPLE.assign(**values)
+
+
+def with_cell(name: str, row: int, value: Any) -> pd.DataFrame:
+    column = PEOPLE[name].astype(object if isinstance(value, str) or value is None else float)
+    column.iloc[row] = value
+    return PEOPLE.assign(**{name: column})
+
+
+@pytest.mark.parametrize(
+    ("people", "options", "message"),
+    [
+        (PEOPLE, {"treatment": "drugs"}, "no column 'drugs' for the treatment. Did you mean 'drug'?"),
+        (PEOPLE, {"id": "patient"}, "no column 'patient' for the ids"),
+        (PEOPLE, {"covariates": ["aeg"]}, "no column 'aeg' for the covariates. Did you mean 'age'?"),
+        (PEOPLE, {"covariates": ["drug"]}, "'drug' cannot be a covariate"),
+        (PEOPLE, {"exclude": ["zip"]}, "no column 'zip' for the columns to exclude"),
+        (PEOPLE, {"kinds": {"zip": "numeric"}}, "no column 'zip' for the kinds of columns"),
+        (PEOPLE, {"kinds": {"dose": "number"}}, "covariate 'dose' must be 'numeric' or 'categorical'"),
+        (PEOPLE, {"kinds": {"city": "numeric"}}, r"column 'city' must hold numbers, but row 1 has '(Bern|Oslo)'"),
+        (PEOPLE, {"control": "nobody"}, "control 'nobody' is not a value of treatment 'drug'"),
+        (PEOPLE, {"control": None}, "which of .* is the control"),
+        (with_cell("drug", 17, None), {}, rf"'drug' is missing in row 18 \(id '{PEOPLE['person'][17]}'\)"),
+        (with_cell("drug", 17, "both"), {}, "must have two values, but has 3"),
+        (changed(drug="verum"), {}, "must have two values, but has 1"),
+        (changed(drug=np.where(np.arange(UNITS) < 9, np.nan, 1.0)), {"control": 1}, "missing in row 1 "),
+        (with_cell("dose", 544, np.inf), {}, "column 'dose' has an infinite value in row 545"),
+        (PEOPLE.iloc[:0], {}, "has no rows"),
+    ],
+)
+def test_pools_that_cannot_be_used(tmp_path: Path, people: pd.DataFrame, options: dict[str, Any], message: str) -> None:
+    path = write(tmp_path / "pool.parquet", people, rows=50)
+    with pytest.raises(InputError, match=message):
+        open_pool(path, **options)
+
+
+def test_a_bad_cell_beyond_the_sample_is_named_by_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_SAMPLE", 50)
+    unseen = np.setdiff1d(np.arange(UNITS), open_pool(write(tmp_path / "a.parquet")).sampled)
+    row = int(np.setdiff1d(unseen, WHO)[-1])
+    pool = open_pool(write(tmp_path / "b.parquet", with_cell("dose", row, -np.inf), rows=70))
+    there = Round(pool, results(), outcome="outcome", model=small())
+    for ask in (there.scores, lambda: pool.take([3, row])):
+        with pytest.raises(InputError, match=f"'dose' has an infinite value in row {row + 1}:"):
+            ask()
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    whole = write(tmp_path / "whole.parquet", rows=50).read_bytes()
+    cut, torn, csv = tmp_path / "cut.parquet", tmp_path / "torn.parquet", tmp_path / "people.csv"
+    cut.write_bytes(whole[: len(whole) // 2])
+    torn.write_bytes(whole[:4] + bytes(2000) + whole[2004:])
+    csv.touch()
+    (tmp_path / "empty").mkdir()
+    for path, message in (
+        (cut, "cut.parquet cannot be read, it may have been cut short"),
+        (torn, "torn.parquet cannot be read, it may have been cut short"),
+        (csv, "people.csv is not a Parquet file"),
+        (tmp_path / "empty", "has no files that end with .parquet"),
+        (tmp_path / "missing.parquet", "there is no file"),
+    ):
+        with pytest.raises(InputError, match=message):
+            open_pool(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        (results(), {"outcome": "outcom"}, "no column 'outcom' for the outcome. Did you mean 'outcome'?"),
+        (results().drop(columns="person"), {}, "no column 'person' for the ids"),
+        (pd.concat([results(), results().head(1)]), {}, "1 ids more than once"),
+        (results().assign(person=lambda t: ["X1", *t["person"][1:]]), {}, "1 of 45 ids are not in the pool, .* 'X1'"),
+        (results().assign(outcome="high"), {}, "must hold numbers, but row 1 has 'high'"),
+        (results().assign(outcome=np.inf), {}, "infinite value in row 1"),
+        (results().head(PENDING), {}, "no outcome 'outcome' is known yet"),
+        (
+            results().rename(columns={"outcome": "dose"}),
+            {"outcome": "dose"},
+            r"no covariate: exclude it \(--exclude dose\)",
+        ),
+        (results()[(PEOPLE["drug"].iloc[WHO] == "verum").to_numpy()], {}, "no labelled units in arm 0"),
+        (results(), {"model": "gpp"}, "unknown model 'gpp'. Did you mean 'gp'?"),
+        (results(), {"seed": -1}, "seed must be an integer"),
+    ],
+)
+def test_tables_of_outcomes_that_cannot_be_used(
+    tmp_path: Path, table: pd.DataFrame, options: dict[str, Any], message: str
+) -> None:
+    pool = open_pool(write(tmp_path / "pool.parquet"))
+    with pytest.raises(InputError, match=message):
+        Round(pool, table, **{"outcome": "outcome", "model": small(), **options})
+
+
+def test_ids_that_the_pool_has_twice(tmp_path: Path) -> None:
+    twice = PEOPLE["person"].iloc[WHO[0]]
+    for rows in (UNITS, 10):
+        pool = open_pool(write(tmp_path / "pool.parquet", with_cell("person", (WHO[0] + 300) % UNITS, twice), rows))
+        with pytest.raises(InputError, match=f"id {twice!r} is in pool.parquet more than once"):
+            Round(pool, results(), outcome="outcome", model=small())
+
+
+def test_batches_that_cannot_be_chosen(tmp_path: Path) -> None:
+    there = Round(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
+    mistakes: list[tuple[int, dict[str, Any], str]] = [
+        (0, {}, "size must be an integer of at least 1"),
+        (UNITS, {"batch": "softmax"}, "600 units asked for, but only 555 can be chosen"),
+        (UNITS, {"batch": "greedy"}, "600 units asked for, but only 555 can be chosen"),
+        (5, {"batch": "random"}, "batch must be one of"),
+        (5, {"backend": "slurm"}, "backend must be one of 'local', 'ray'"),
+        (5, {"acquisition": "qhte"}, "'qhte' looks at all of a pool at once"),
+    ]
+    for size, options, message in mistakes:
+        with pytest.raises(InputError, match=message):
+            there.choose(size, **options)
+
+
+def test_numbers_and_formulas_as_ids(tmp_path: Path) -> None:
+    whole = changed(person=np.arange(UNITS))
+    pool = open_pool(write(tmp_path / "numbers.parquet", whole))
+    table = results().assign(person=WHO)
+    table.to_csv(tmp_path / "numbers.csv", index=False)
+    there = Round(pool, tmp_path / "numbers.csv", outcome="outcome", model=small())
+    assert sorted(there.measured) == sorted(WHO[PENDING:])
+    assert there.choose(3)["person"].type == "int64"
+    formulas = changed(person=[f"={i}" for i in range(UNITS)])
+    pool = open_pool(write(tmp_path / "formulas.parquet", formulas))
+    results().assign(person=[f"'={i}" for i in WHO]).to_csv(tmp_path / "formulas.csv", index=False)
+    assert sorted(Round(pool, tmp_path / "formulas.csv", outcome="outcome", model=small()).pending) == sorted(
+        WHO[:PENDING]
+    )
+
+
+def run(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[Path, Path]:
+    results().to_csv(tmp_path / "results.csv", index=False)
+    return write(tmp_path / "pool.parquet", rows=64), tmp_path / "results.csv"
+
+
+def test_rounds_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    pool, measured = tables
+    batch = tmp_path / "batch.csv"
+    done = run("choose", pool, "--measured", measured, *OPTIONS, "-n", 7, "-o", batch, "--json")
+    expected = Round(open_pool(pool), results(), outcome="outcome").choose(7).to_pandas()
+    shown = pd.DataFrame(json.loads(done.stdout))
+    pd.testing.assert_frame_equal(shown, expected)
+    form = pd.read_csv(batch)
+    assert form["person"].tolist() == expected["person"].tolist()
+    assert form["outcome"].isna().all()
+    assert "600 people, 4 covariates as 6 numbers; 40 are measured, 5 asked for." in done.stderr
+    filled = form.assign(outcome=[1.0] * 6 + [np.nan])
+    filled.to_csv(batch, index=False)
+    again = run("choose", pool, "--measured", measured, "--measured", batch, *OPTIONS, "-n", 3, "--batch", "softmax")
+    assert "46 are measured, 6 asked for." in again.stderr
+    rows = again.stdout.splitlines()
+    assert rows[0] == "person,drug,score,effect,lower,upper,outcome"
+    assert len(rows) == 4
+    assert not {row.partition(",")[0] for row in rows} & set(form["person"])
+
+
+def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    pool, measured = tables
+    target = tmp_path / "scores.parquet"
+    done = run("score", pool, "--measured", measured, *OPTIONS, "--acquisition", "mu-bald", "-o", target, "--json")
+    found = pd.read_parquet(target)
+    expected = Round(open_pool(pool), results(), outcome="outcome").scores("mu-bald")
+    np.testing.assert_array_equal(found["score"], expected)
+    assert json.loads(done.stdout)["highest"] == expected.max()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--outcome", "weight"], "no column 'weight' for the outcome"),
+        (["--acquisition", "mu-rho"], "unknown acquisition 'mu-rho'"),
+        (["-o", "{folder}/batch.xlsx"], "ends with"),
+        (["-o", "{folder}/results.csv"], "is read by this command"),
+        (["-o", "{folder}/none/batch.csv"], "does not exist"),
+        (["-n", "900"], "900 units asked for"),
+        (["--categorical", "dose", "--numeric", "dose"], "cannot be both"),
+    ],
+)
+def test_mistakes_change_nothing_on_disk(
+    tables: tuple[Path, Path], tmp_path: Path, change: list[str], message: str
+) -> None:
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    options = [part.format(folder=tmp_path) for part in change]
+    result = CliRunner().invoke(
+        app, ["choose", str(tables[0]), "--measured", str(tables[1]), *OPTIONS, "-o", str(tmp_path / "b.csv"), *options]
+    )
+    assert message in str(result.exception)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_scores_are_written_whole_or_not_at_all(
+    tables: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Round(open_pool(tables[0]), results(), outcome="outcome", model=small())
+    target = tmp_path / "scores.parquet"
+    target.write_bytes(b"old")
+
+    def fail(*_: Any) -> Any:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
+    with pytest.raises(OSError, match="no space left"):
+        there.save_scores(np.zeros(UNITS), target)
+    assert target.read_bytes() == b"old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["pool.parquet", "results.csv", "scores.parquet"]
