@@ -4,7 +4,8 @@
 2. Synthetic data, seeds 0 to 9, 100 labels: share of units inside overlap (propensity 0.1 to 0.9) whose true effect
    lies in its 95 % interval, and the intervals' mean width.
 
-`gp` and `due` with their defaults, `ensemble` with the paper's hyper-parameters for the data set.
+`gp`, `index`, `auto` and `due` with their defaults, `ensemble` with the paper's hyper-parameters for the data set.
+With one covariate `auto` is `gp`.
 
 Rows are added to results/models/quality.csv as they come; started again, it goes on where it stopped.
 """
@@ -30,11 +31,11 @@ BATCH = 8
 
 
 def plan() -> list[tuple[Any, ...]]:
-    tracks = [("gp", "paid"), ("due", "paper"), ("due", "paid")]
+    tracks = [("gp", "paid"), ("index", "paid"), ("auto", "paid"), ("due", "paper"), ("due", "paid")]
     fits: list[tuple[Any, ...]] = [
         ("ihdp", n, model, track, seed) for model, track in tracks for n in (100, 200, 300) for seed in range(20)
     ]
-    tracks += [("ensemble", "paper"), ("ensemble", "paid")]
+    tracks = [t for t in tracks if t[0] in ("gp", "due")] + [("ensemble", "paper"), ("ensemble", "paid")]
     fits += [("synthetic", 100, model, track, seed) for model, track in tracks for seed in range(10)]
     return fits + [("ihdp", 300, "ensemble", track, seed) for track in ("paper", "paid") for seed in range(3)]
 

@@ -16,17 +16,26 @@ import pyarrow as pa
 import torch
 from joblib import Parallel, delayed
 from kernels import Wide
+from sklearn.base import clone
 
 from causalbald.campaign.columns import encode, find_columns
 from causalbald.datasets import load_nhefs
 from causalbald.datasets.nhefs import ID, OUTCOME, TREATMENT
-from causalbald.models import GaussianProcess
+from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess
 
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "nhefs.csv"
 
 
 class WidePrior(GaussianProcess):
     prior_class = Wide
+
+
+MODELS = {
+    "gp": GaussianProcess(),
+    "gp, wide prior": WidePrior(hyper_uncertainty=False),
+    "index": IndexProcess(),
+    "auto": AutoEstimator(),
+}
 
 
 def arm_means(y: np.ndarray, t: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -45,8 +54,8 @@ def one(seed: int) -> list[dict[str, object]]:
     for labels in (50, 100, 200, 400):
         known, rest = order[:labels], order[labels:]
         predictions = {"arm means": arm_means(y, t, known)}
-        for name, model in (("gp", GaussianProcess()), ("gp, wide prior", WidePrior())):
-            p = model.fit(y[known], t[known], X=x[known], pool=x).posterior(x, joint=False)
+        for name, model in MODELS.items():
+            p = clone(model).fit(y[known], t[known], X=x[known], pool=x).posterior(x, joint=False)
             own = np.arange(len(y)), t
             predictions[name] = p.mean[own], (p.variance + p.noise)[own], float(p.effect_mean.mean())
         for name, (mean, variance, ate) in predictions.items():

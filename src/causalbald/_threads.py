@@ -41,12 +41,12 @@ def one_thread() -> Iterator[None]:
 
 
 def reuse_memory() -> None:
-    """Let the C library keep the memory of arrays of up to 32 MB for the next ones.
+    """Let the C library keep the memory of arrays of a few MB for the next ones.
 
     By default glibc gives it back, and the system clears it page by page for the next array, which took a quarter of
     the time of scoring. Freeing one large block tells it that such blocks come and go.
     """
-    bytearray(31 << 20)
+    bytearray(16 << 20)
 
 
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

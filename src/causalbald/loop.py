@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +18,7 @@ from causalbald._validation import (
     check_treatment,
     check_vector,
 )
+from causalbald.acquisition.registry import Batch
 from causalbald.models.base import CHUNK, CateEstimator
 from causalbald.scoring import Block, Scorer
 from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy
@@ -26,7 +26,6 @@ from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy
 SHORTLIST = 4096
 _FEW = 2048
 _TARGETS = 1000
-Batch = Literal["softmax", "greedy", "auto"]
 
 
 def score_pool(
@@ -94,7 +93,7 @@ def choose(
     *,
     available: ArrayLike,
     rng: np.random.Generator,
-    batch: Batch = "softmax",
+    batch: Batch | None = None,
     temperature: float | None = None,
     pending: ArrayLike = (),
     measured: ArrayLike | None = None,
@@ -118,8 +117,9 @@ def choose(
     available : positions
         Units that may be chosen.
     rng : numpy.random.Generator
-    batch : "softmax", "greedy" or "auto"
-        Sample all at once by score, or one by one with conditioning after each pick; see :func:`batch_rule`.
+    batch : "softmax", "greedy" or "auto", optional
+        Sample all at once by score, or one by one with conditioning after each pick; see :func:`batch_rule`. By
+        default the acquisition function's own rule.
         Functions that choose batches by covariates have a rule of their own, without temperature or scores.
     temperature : float, optional
         Of the softmax; by default the acquisition function's own, and 0 for greedy.
@@ -157,6 +157,7 @@ def choose(
             known = np.union1d(check_positions(measured, len(x), "measured"), waiting)
         chosen = function.choose(x, arm, size, measured=known, available=open_units, rng=rng)
         return chosen[affordable(chosen, price, budget)]
+    batch = function.batch if batch is None else batch
     if check_choice(batch, "batch", ("softmax", "greedy", "auto")) == "auto":
         batch = batch_rule(model, x)
     if size == 0:

@@ -113,9 +113,10 @@ class Posterior:
             np.einsum("m,m...->...", w, np.stack([getattr(m, name) for m in members]))
             for name in ("mean", "residual", "noise")
         )
-        factors = [m.factor * np.sqrt(share) for share, m in zip(w, members, strict=True)]
         between = np.stack([(m.mean - mean) * np.sqrt(share) for share, m in zip(w, members, strict=True)], axis=-1)
-        factor = np.concatenate([*factors, between], axis=-1)
+        factor = np.concatenate([*(m.factor for m in members), between], axis=-1)
+        scale = np.repeat(np.sqrt(w), [m.factor.shape[-1] for m in members])
+        factor[..., : len(scale)] *= scale.astype(factor.dtype)
         counts = [m.n_draws for m in members if m.n_draws is not None]
         return cls(mean, factor, residual, noise, members[0].link, n_draws=sum(counts) if counts else None)
 

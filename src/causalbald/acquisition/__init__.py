@@ -3,6 +3,7 @@
 The rivals ``qhte``, ``macal``, ``lcmd`` and ``fccm`` have no scores: they choose whole batches by covariates.
 """
 
+from causalbald.acquisition.default import default
 from causalbald.acquisition.paper import (
     mu_bald,
     mu_information,
@@ -21,6 +22,7 @@ from causalbald.acquisition.targeted import epig_mu, epig_tau, regret, tau_vr
 __all__ = [
     "Acquisition",
     "Targets",
+    "default",
     "epig_mu",
     "epig_tau",
     "fccm",

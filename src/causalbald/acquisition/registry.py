@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +28,7 @@ from causalbald.posterior import Posterior
 Score = Callable[..., Array]
 BatchRule = Callable[..., Positions]
 F = TypeVar("F", bound=Callable[..., Any])
+Batch = Literal["softmax", "greedy", "auto"]
 EXTRAS = ("propensity", "targets", "rng")
 
 
@@ -61,7 +62,8 @@ class Acquisition:
     ``function(posterior, treatment)`` returns scores (N,): the log of the importance of measuring each
     unit. It may ask for ``propensity``, ``targets`` or ``rng`` by naming them as keyword arguments. One that
     does not ask for ``targets`` must score each unit from that unit's own belief alone, so that large
-    pools can be scored in chunks. Unless ``per_cost`` is false, importance is divided by what a unit costs.
+    pools can be scored in chunks. Unless ``per_cost`` is false, importance is divided by what a unit costs. ``batch``
+    is the rule by which batches are chosen unless another is asked for, see :func:`causalbald.loop.choose`.
 
     One that is ``batchwise`` has no scores and looks at no belief: ``function(x, treatment, measured, available, size,
     rng)`` gets standardised covariates and returns positions in order of choice; costs can only cut its batch short.
@@ -72,6 +74,7 @@ class Acquisition:
     temperature: float = 0.25
     per_cost: bool = True
     batchwise: bool = False
+    batch: Batch = "softmax"
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -164,7 +167,12 @@ _REGISTRY: Registry[Acquisition] = Registry("acquisition", "acquisition")
 
 
 def register(
-    name: str, *, temperature: float = 0.25, per_cost: bool = True, batchwise: bool = False
+    name: str,
+    *,
+    temperature: float = 0.25,
+    per_cost: bool = True,
+    batchwise: bool = False,
+    batch: Batch = "softmax",
 ) -> Callable[[F], F]:
     """Give a function a name: it then appears in CLI, tables, figures and conformance tests.
 
@@ -177,10 +185,12 @@ def register(
         Whether cheap units are preferred where units differ in cost.
     batchwise : bool
         Whether the function chooses whole batches by covariates; see :class:`Acquisition`.
+    batch : "softmax", "greedy" or "auto"
+        How batches are chosen unless told otherwise.
     """
 
     def decorate(function: F) -> F:
-        _REGISTRY.add(name, Acquisition(name, function, temperature, per_cost, batchwise))
+        _REGISTRY.add(name, Acquisition(name, function, temperature, per_cost, batchwise, batch))
         return function
 
     return decorate

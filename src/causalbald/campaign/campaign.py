@@ -75,7 +75,7 @@ class Campaign:
         protected: Sequence[str] = (),
         outcome_type: OutcomeType = "auto",
         model: str = "auto",
-        acquisition: str = "mu-rho-bald",
+        acquisition: str = "default",
         audit: float = 0.0,
         seed: int = 0,
     ) -> Self:

@@ -50,7 +50,7 @@ class Settings:
     protected: tuple[str, ...] = ()
     outcome_type: OutcomeType = "auto"
     model: str = "auto"
-    acquisition: str = "mu-rho-bald"
+    acquisition: str = "default"
     audit: float = 0.0
     seed: int = 0
 

@@ -211,7 +211,10 @@ def trial(
     batch_size: Annotated[int, typer.Option(help="Units chosen at a time.")] = 10,
     steps: Annotated[int, typer.Option(help="How often units are chosen.")] = 15,
     temperature: Annotated[float | None, typer.Option(help="Of the softmax; default: the function's own.")] = None,
-    batch: Annotated[str, typer.Option(help="softmax, or greedy with conditioning after each pick.")] = "softmax",
+    batch: Annotated[
+        str | None,
+        typer.Option(help="softmax, or greedy with conditioning after each pick; by default the function's own."),
+    ] = None,
     track: Annotated[str, typer.Option(help="paid: every outcome counts; paper: free validation outcomes.")] = "paid",
     seed: Seed = 0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the table as CSV.")] = None,

@@ -44,7 +44,7 @@ def new(
     protected: table.Protected = None,
     audit: table.Audit = 0.0,
     model: table.Model = "auto",
-    acquisition: table.Acquisition = "mu-rho-bald",
+    acquisition: table.Acquisition = "default",
     seed: table.Seed = 0,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the overlap: .svg, .png or .pdf.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Create it without asking.")] = False,

@@ -35,7 +35,7 @@ def simulate(
     protected: table.Protected = None,
     audit: table.Audit = 0.0,
     model: table.Model = "auto",
-    acquisition: table.Acquisition = "mu-rho-bald",
+    acquisition: table.Acquisition = "default",
     seed: table.Seed = 0,
     batch_size: Annotated[int, typer.Option(help="People measured at a time.", min=1, rich_help_panel=_PLAN)] = 10,
     rounds: Annotated[int, typer.Option(help="How often people are chosen.", min=1, rich_help_panel=_PLAN)] = 10,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import expit
 
@@ -51,6 +53,12 @@ def synthetic(
         raise InputError(f"bimodal must be True or False, got {bimodal!r}.")
     splits = (_draw(np.random.default_rng(seed + k), n, beta, sigma, bimodal) for k, n in enumerate(sizes))
     return Benchmark("synthetic", *splits)
+
+
+@register("synthetic-bimodal")
+def synthetic_bimodal(seed: int = 0) -> Benchmark:
+    """The synthetic data with covariates from two modes far apart: hardly anyone lives where the arms overlap."""
+    return replace(synthetic(seed, bimodal=True), name="synthetic-bimodal")
 
 
 def _draw(rng: np.random.Generator, n: int, beta: float, sigma: float, bimodal: bool) -> Split:

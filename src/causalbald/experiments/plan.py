@@ -11,9 +11,9 @@ from typing import Any
 from causalbald import acquisition as acq
 from causalbald import datasets as data
 from causalbald._validation import check_choice, check_int
+from causalbald.acquisition.registry import Batch
 from causalbald.errors import InputError
 from causalbald.experiments.spec import TrialSpec
-from causalbald.loop import Batch
 from causalbald.models import registry as models
 
 
@@ -30,12 +30,13 @@ class Settings:
 # The paper's table of settings. IHDP's last fit has the whole pool.
 PAPER = {
     "synthetic": Settings(10, 10, 30),
+    "synthetic-bimodal": Settings(10, 10, 30),
     "ihdp": Settings(100, 10, 37),
     "ihdp-cov": Settings(100, 10, 12),  # its smallest pool has 229 units
     "cmnist": Settings(250, 50, 55),
 }
 # Which preset of a model suits a data set that has none of its own name.
-_PRESET_OF = {"ihdp-cov": "ihdp"}
+_PRESET_OF = {"ihdp-cov": "ihdp", "synthetic-bimodal": "synthetic"}
 PAPER_ACQUISITIONS = (
     "random",
     "propensity",
@@ -50,7 +51,10 @@ PAPER_ACQUISITIONS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """A grid of trials. ``settings`` are needed for data sets that are not the paper's."""
+    """A grid of trials. ``settings`` are needed for data sets that are not the paper's.
+
+    ``batch`` is each acquisition function's own unless given.
+    """
 
     datasets: tuple[str, ...]
     models: tuple[str, ...] = ("gp",)
@@ -60,7 +64,7 @@ class Plan:
     settings: dict[str, Settings] = field(default_factory=dict)
     model_options: dict[str, dict[str, Any]] = field(default_factory=dict)
     temperature: float | None = None
-    batch: Batch = "softmax"
+    batch: Batch | None = None
 
     def specs(self) -> list[TrialSpec]:
         """Return the trials, first seed first: an unfinished run has few seeds of everything."""
@@ -87,7 +91,7 @@ class Plan:
             model=model,
             preset=preset if preset in models.presets(model) else None,
             temperature=self.temperature,
-            batch=self.batch,
+            batch=self.batch or acq.get(acquisition).batch,
             track=track,
             dataset_options=s.options,
             model_options=self.model_options.get(model, {}),
@@ -130,7 +134,8 @@ class Plan:
             acq.get(acquisition)
         for track in self.tracks:
             check_choice(track, "track", ("paid", "paper"))
-        check_choice(self.batch, "batch", ("softmax", "greedy"))
+        if self.batch is not None:
+            check_choice(self.batch, "batch", ("softmax", "greedy", "auto"))
 
 
 PRESETS: dict[str, tuple[str, list[Plan]]] = {}

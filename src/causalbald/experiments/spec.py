@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from causalbald import acquisition as acq
 from causalbald import datasets
 from causalbald._typing import Array
+from causalbald.acquisition.registry import Batch
 from causalbald.experiments.trial import Track, TrialState, run_trial
-from causalbald.loop import Batch
 from causalbald.models import make_model
 
 # Part of every key: raise it when trials of the same spec are no longer the same trials.
@@ -61,7 +62,13 @@ class TrialSpec:
     @property
     def names(self) -> dict[str, Any]:
         """The columns that name the trial in tables."""
-        return {name: getattr(self, name) for name in NAMES}
+        return {name: getattr(self, name) for name in NAMES} | {"acquisition": self.method}
+
+    @property
+    def method(self) -> str:
+        """The acquisition function, and the rule of its batches if that is not its own."""
+        own = acq.get(self.acquisition).batch if self.acquisition in acq.names() else "softmax"
+        return self.acquisition if self.batch == own else f"{self.acquisition}, {self.batch}"
 
     def __str__(self) -> str:
         return f"{self.dataset}, {self.model}, {self.acquisition}, track {self.track}, seed {self.seed}"

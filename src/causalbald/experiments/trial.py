@@ -18,6 +18,7 @@ from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions, Treatment
 from causalbald._validation import check_both_arms, check_int, check_probability
+from causalbald.acquisition.registry import Batch
 from causalbald.datasets import Benchmark, Split
 from causalbald.diagnostics.support import is_outside
 from causalbald.errors import InputError
@@ -50,7 +51,7 @@ def run_trial(
     batch_size: int,
     steps: int,
     temperature: float | None = None,
-    batch: loop.Batch = "softmax",
+    batch: Batch | None = None,
     seed: int,
     track: Track = "paid",
     propensity: Array | None = None,
@@ -102,6 +103,7 @@ def run_trial(
     function = acq.get(acquisition)
     _check_plan(len(pool), warm_start, batch_size, steps, track)
     template = make_model(model, random_state=seed) if isinstance(model, str) else model
+    batch = function.batch if batch is None else batch
     if batch == "softmax" and temperature is None:
         temperature = function.temperature
     if propensity is None and (pool.propensity is None or "propensity" in function.needs):

@@ -45,6 +45,7 @@ _LOOKS = {
     "epig-tau": Look(_SKY, "<", "-"),
     "epig-mu": Look(_GREEN, "h", "--"),
     "regret": Look(_PINK, "d", "-."),
+    "default": Look(_BLUE, "d", "-"),
     "qhte": Look(_ORANGE, "x", "--"),
     "macal": Look(_BLACK, "+", "-."),
     "lcmd": Look(_GREY, "3", ":"),
@@ -54,7 +55,13 @@ _OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _O
 
 
 def look(acquisition: str) -> Look:
-    """Return the look of an acquisition function; one that others have added gets a look from its name."""
+    """Return the look of an acquisition function; one that others have added gets a look from its name.
+
+    With another batch rule than its own, as in "mu-bald, greedy", it looks the same but for the line.
+    """
+    name, _, rule = acquisition.partition(", ")
+    if rule and name in _LOOKS:
+        return _LOOKS[name]._replace(line=":")
     return _LOOKS.get(acquisition) or _OTHERS[crc32(acquisition.encode()) % len(_OTHERS)]
 
 

@@ -296,11 +296,12 @@ class DeepKernelGP(DeepEstimator):
         link: Link = "probit" if self.binary_ else "identity"
         members = list(zip(self.network_.member_kernels(), units, strict=True))
         if self.collapsed_ and not joint:
-            beliefs = [b.posterior(k, z) for b, (k, z) in zip(self._of_single_units(), members, strict=True)]
+            beliefs = (b.posterior(k, z) for b, (k, z) in zip(self._of_single_units(), members, strict=True))
         else:
             sites = zip(self._at_sites(), members, strict=True)
-            beliefs = [b.posterior(k, z, joint=joint, link=link) for b, (k, z) in sites]
-        return Posterior.mixture(beliefs).rescaled(self.scaling_.y_scale, self.scaling_.y_mean)
+            beliefs = (b.posterior(k, z, joint=joint, link=link) for b, (k, z) in sites)
+        # Each by itself, since the factor of the mixture can be large.
+        return Posterior.mixture([b.rescaled(self.scaling_.y_scale, self.scaling_.y_mean) for b in beliefs])
 
     def _tensors(self) -> dict[str, Tensor]:
         return self.state_

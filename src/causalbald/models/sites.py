@@ -6,6 +6,7 @@ covariances between units are exact up to what the sites do not explain.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -18,6 +19,7 @@ from causalbald.posterior import Link, Posterior
 
 # Sites that the others explain up to this share of the prior variance add nothing but rounding errors.
 _REDUNDANT = 1e-10
+_UNITS = 1024  # whose belief is worked out together: what is computed of them stays in the cache
 _BLOCK = 64  # rows of a triangular matrix that are multiplied together; zeros beyond them are left out
 
 
@@ -99,19 +101,19 @@ class Sites:
 
     def posterior(self, h: Process, z: Tensor, *, joint: bool, link: Link = "identity") -> Posterior:
         """Return the belief about units z (N, D) in standard units; without ``joint``, each unit by itself."""
-        projected = [self.belief.project(k) for k in h.by_arm(self.x, self.arm, z)]
-        mean, factor, explained = (torch.stack(parts) for parts in zip(*projected, strict=True))
-        residual = h.between_arms - _inner(explained)
-        if not joint:
-            residual = residual + _inner(factor)
-            factor = factor[:, :0]
-        return Posterior(
-            mean=(mean.T + h.means).numpy(),
-            factor=factor.permute(2, 0, 1).contiguous().numpy(),
-            residual=_positive(residual).numpy(),
-            noise=h.noise.numpy(),
-            link=link,
-        )
+        arms = len(h.means)
+        mean, residual = z.new_empty(len(z), arms), z.new_empty(len(z), arms, arms)
+        factor = z.new_empty(len(z), arms, len(self.x) if joint else 0)
+        for start in range(0, len(z), _UNITS):
+            units = slice(start, start + _UNITS)
+            projected = [self.belief.project(k) for k in h.by_arm(self.x, self.arm, z[units])]
+            means, factors, explained = zip(*projected, strict=True)
+            mean[units] = torch.stack(means, 1) + h.means
+            residual[units] = h.between_arms - _inner(explained) + (0.0 if joint else _inner(factors))
+            for a in range(arms if joint else 0):
+                factor[units, a] = factors[a].T
+        noise = h.noise.numpy()
+        return Posterior(mean.numpy(), factor.numpy(), _positive(residual).numpy(), noise, link)
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,8 @@ class Single:
         )
 
 
-def _inner(values: Tensor) -> Tensor:
-    """Return inner products between arms, (n, K, K), of values (K, R, n); einsum would copy them all first."""
+def _inner(values: Iterable[Tensor]) -> Tensor:
+    """Return inner products between arms, (n, K, K), of K values (R, n); einsum would copy them all first."""
     return torch.stack([torch.stack([(a * b).sum(0) for b in values], dim=-1) for a in values], dim=-2)
 
 

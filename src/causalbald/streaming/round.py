@@ -19,6 +19,7 @@ from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_choice, check_int
+from causalbald.acquisition.registry import Batch
 from causalbald.campaign.columns import to_numbers
 from causalbald.campaign.tables import column, read_table
 from causalbald.campaign.units import id_text, written
@@ -100,7 +101,7 @@ class Round:
         size: int,
         acquisition: str | acq.Acquisition | acq.registry.Score = "mu-rho-bald",
         *,
-        batch: loop.Batch = "auto",
+        batch: Batch = "auto",
         temperature: float | None = None,
         scores: Array | None = None,
         backend: Backend = "local",
