@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--acquisition", action="append", help="repeatable; by default the campaign's own")
     parser.add_argument("--workers", type=int, default=2)
     a = parser.parse_args()
-    methods = a.acquisition or ["mu-rho-bald"]
+    methods = a.acquisition or ["default"]
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     done = set(pd.read_csv(RESULT)[KEYS].itertuples(index=False, name=None)) if RESULT.exists() else set()
     left = [(m, s) for s in range(a.seeds) for m in dict.fromkeys(["random", *methods]) if (m, s) not in done]

@@ -71,7 +71,7 @@ def test_lists() -> None:
     names = {row["name"] for row in json.loads(run("acquisitions", "--json"))}
     assert names >= {"mu-rho-bald", "type-s"}
     assert {row["name"] for row in json.loads(run("datasets", "--json"))} >= {"ihdp", "synthetic"}
-    assert [row["name"] for row in json.loads(run("models", "--json"))] == ["due", "gp", "ensemble"]
+    assert [row["name"] for row in json.loads(run("models", "--json"))] == ["auto", "due", "gp", "index", "ensemble"]
     assert run("models").splitlines()[0] == "name,what"
     assert run("--version").startswith("causalbald ")
 

@@ -281,7 +281,7 @@ def test_a_simulation_before_anything_is_spent(folder: Path) -> None:
     assert fits.groupby(["acquisition", "seed"]).size().tolist() == [5] * 4
     cheaper = [*short, "--cost", "price", "--rounds", "1", "--categorical", "race", "--covariate", "age"]
     result = CliRunner().invoke(app, ["campaign", *cheaper], catch_exceptions=False)
-    assert [r["chosen"] for r in rows(result.stdout)] == ["at random", "by mu-rho-bald"]
+    assert [r["chosen"] for r in rows(result.stdout)] == ["at random", "by 'default'"]
     assert "spent" in result.stdout
     assert "Outcomes were simulated" in result.stderr
 

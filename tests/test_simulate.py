@@ -40,7 +40,7 @@ def test_a_row_per_fit_of_pairs_with_the_same_start(simulation: Simulation) -> N
     assert trials["paid"].tolist() == [10, 15, 20, 25] * 4
     assert (trials["labels"] == trials["paid"]).all()
     first = trials[trials["step"] == 0].pivot(index="seed", columns="acquisition", values="pehe")
-    assert first["random"].to_numpy() == pytest.approx(first["mu-rho-bald"].to_numpy())
+    assert first["random"].to_numpy() == pytest.approx(first["default"].to_numpy())
     assert first["random"].nunique() == 2
 
 
@@ -89,7 +89,7 @@ def test_large_pools_are_sampled(pool: pd.DataFrame, monkeypatch: pytest.MonkeyP
 def test_rounds_of_equal_money(pool: pd.DataFrame) -> None:
     price = np.where(np.arange(len(pool)) % 2, 1.0, 9.0)
     found = simulate(pool.assign(price=price), **PLAN, cost="price")
-    own, random = (found.trials[found.trials["acquisition"] == a] for a in ("mu-rho-bald", "random"))
+    own, random = (found.trials[found.trials["acquisition"] == a] for a in ("default", "random"))
     assert own["paid"].tolist() == [50, 75, 100, 125] * 2
     assert random["labels"].tolist() == [10, 15, 20, 25] * 2
     later = own["step"] > 0
@@ -119,7 +119,7 @@ def told(chosen: list[float], random: list[float], **settings: Any) -> Simulatio
     """Return a simulation with these mean errors along the plan; seeds differ by a factor."""
     rows = [
         {"acquisition": a, "seed": s, "step": k, "paid": 10.0 + 10 * k, "labels": 10 + 10 * k, "pehe": e * (1 + s / 10)}
-        for a, curve in (("mu-rho-bald", chosen), ("random", random))
+        for a, curve in (("default", chosen), ("random", random))
         for s in range(6)
         for k, e in enumerate(curve)
     ]
@@ -130,7 +130,7 @@ def told(chosen: list[float], random: list[float], **settings: Any) -> Simulatio
 def test_plain_words_for_help_no_help_and_doubt() -> None:
     better = told([4, 2, 1], [4, 3, 2])
     assert better.helps
-    assert better.verdict.startswith("Choosing would have paid here, saving 33%: in 6 simulated studies mu-rho-bald")
+    assert better.verdict.startswith("Choosing would have paid here, saving 33%: in 6 simulated studies choosing by 'default'")
     assert "needed 20 measurements for the accuracy that random choice reached with 30" in better.verdict
     assert better.summary()["saved"] == pytest.approx(1 / 3)
     worse = told([4, 3.5, 3], [4, 3, 2])

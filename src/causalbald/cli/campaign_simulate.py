@@ -82,9 +82,9 @@ def _show(found: Simulation) -> None:
     what = "measured" if settings.cost is None else "spent"
     rows = [
         {"chosen": chosen, what: summary["paid"], "error of effects": summary[error]}
-        for chosen, error in (("at random", "error_random"), (f"by {settings.acquisition}", "error"))
+        for chosen, error in (("at random", "error_random"), (f"by {settings.acquisition!r}", "error"))
     ]
     print_records(rows, as_json=False)
     wins, pairs = percent(summary["wins"]), summary["seeds"]
-    say(f"By {settings.acquisition}, effects were closer to the truth in {wins} of {pairs} pairs.")
+    say(f"Choosing by {settings.acquisition!r}, effects were closer to the truth in {wins} of {pairs} pairs.")
     say(found.verdict)

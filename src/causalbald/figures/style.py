@@ -45,13 +45,13 @@ _LOOKS = {
     "epig-tau": Look(_SKY, "<", "-"),
     "epig-mu": Look(_GREEN, "h", "--"),
     "regret": Look(_PINK, "d", "-."),
-    "default": Look(_BLUE, "d", "-"),
+    "default": Look(_BLUE, "H", "-"),
     "qhte": Look(_ORANGE, "x", "--"),
     "macal": Look(_BLACK, "+", "-."),
     "lcmd": Look(_GREY, "3", ":"),
     "fccm": Look(_ORANGE, "4", "-"),
 }
-_OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("8", "H", "1", "2")]
+_OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("8", "1", "2")]
 
 
 def look(acquisition: str) -> Look:

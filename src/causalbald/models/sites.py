@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from causalbald.posterior import Link, Posterior
 # Sites that the others explain up to this share of the prior variance add nothing but rounding errors.
 _REDUNDANT = 1e-10
 _UNITS = 1024  # whose belief is worked out together: what is computed of them stays in the cache
-_BLOCK = 64  # rows of a triangular matrix that are multiplied together; zeros beyond them are left out
+_BLOCK = 128  # rows of a triangular matrix that are multiplied together; zeros beyond them are left out
 
 
 class Process(Protocol):
@@ -76,8 +77,18 @@ class SiteBelief:
 
     def project(self, k_us: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return mean (s,), factor (R, s) and explained prior root (R, s) at points with kernel k_us (R, s)."""
-        explained = torch.linalg.solve_triangular(self.root, k_us, upper=False)
-        return self.mean @ explained, self.spread.T @ explained, explained
+        explained = _product(self._whitening, k_us)
+        factor = _product(self.spread.T, explained) if self._triangular else self.spread.T @ explained
+        return self.mean @ explained, factor, explained
+
+    @cached_property
+    def _whitening(self) -> Tensor:
+        """Inverse of the root: its products are faster than solving for each unit."""
+        return torch.linalg.solve_triangular(self.root, torch.eye(len(self.root)).to(self.root), upper=False)
+
+    @cached_property
+    def _triangular(self) -> bool:
+        return not bool(self.spread.tril(-1).any())
 
 
 @dataclass(frozen=True)
@@ -139,8 +150,7 @@ class Single:
     @classmethod
     def of_sites(cls, sites: Sites) -> Self:
         """Return what sites after labels say of single units."""
-        belief = sites.belief
-        inverse = torch.linalg.solve_triangular(belief.root, torch.eye(len(belief.root)).to(belief.root), upper=False)
+        belief, inverse = sites.belief, sites.belief._whitening
         left, vectors = torch.linalg.eigh(belief.spread @ belief.spread.T)
         known = (1 - left).clamp_min(0.0).sqrt()[:, None] * (vectors.T @ inverse)
         triangular = torch.linalg.qr(known.flip(1)).R.flip(0, 1)
@@ -159,6 +169,15 @@ class Single:
             residual=_positive(residual).numpy(),
             noise=h.noise.numpy(),
         )
+
+
+def _product(lower: Tensor, values: Tensor) -> Tensor:
+    """Return a lower triangular matrix times values (R, n), leaving out most of its zeros."""
+    found = torch.empty_like(values)
+    for start in range(0, len(lower), _BLOCK):
+        end = start + _BLOCK
+        torch.matmul(lower[start:end, :end], values[:end], out=found[start:end])
+    return found
 
 
 def _inner(values: Iterable[Tensor]) -> Tensor:

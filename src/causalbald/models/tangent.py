@@ -39,7 +39,8 @@ class Tangent:
         covariance = h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm])
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         weights = inverse @ (y - h.means[arm])
-        own = moves(h, x, arm, weights, x, h.squared_distances(x, x))[torch.arange(len(x)), arm]
+        squared = h.squared_distances(x, x)
+        own = moves(h, x, arm, weights, x, squared, torch.exp(-0.5 * squared))[torch.arange(len(x)), arm]
         own[:, -ARMS:] = (h.noise * weights[:, None]) * (arm[:, None] == torch.arange(ARMS))
         information = fisher_information(h, x[subset], arm[subset]) * (len(x) / len(subset)) + torch.diag(precision)
         eigenvalues, vectors = torch.linalg.eigh(information)
@@ -48,18 +49,21 @@ class Tangent:
     def factor(self, h: Hyperparameters, z: Tensor) -> Tensor:
         """Return a factor (N, K, p) of the covariance that is added for units z (N, D)."""
         squared = h.squared_distances(z, self.x)
-        by_part = torch.exp(-0.5 * squared) @ (h.weights[:, self.arm, None] * self.indirect)  # (P, N, p)
+        parts = torch.exp(-0.5 * squared)
+        by_part = parts @ (h.weights[:, self.arm, None] * self.indirect)  # (P, N, p)
         indirect = torch.einsum("anp,ak->nkp", by_part, h.weights)
-        return (moves(h, z, self.arm, self.weights, self.x, squared) + indirect) @ self.root
+        return (moves(h, z, self.arm, self.weights, self.x, squared, parts) + indirect) @ self.root
 
 
-def moves(h: Hyperparameters, z: Tensor, arm: Tensor, weights: Tensor, x: Tensor, squared: Tensor) -> Tensor:
+def moves(
+    h: Hyperparameters, z: Tensor, arm: Tensor, weights: Tensor, x: Tensor, squared: Tensor, parts: Tensor
+) -> Tensor:
     """Return the derivative (N, K, p) of sum_i weights_i k(z, x_i) + mean by the free parameters, weights fixed.
 
-    ``squared`` are the distances (P, N, n) of z from x. In order: index, scales, weights, means, noises.
+    ``squared`` are the distances (P, N, n) of z from x, and ``parts`` the kernels. In order: index, scales, weights,
+    means, noises.
     """
-    parts = torch.exp(-0.5 * squared)
-    by_arm = torch.stack([parts[:, :, arm == a] @ weights[arm == a] for a in range(ARMS)], -1)  # (P, N, K)
+    by_arm = parts @ (weights[:, None] * (arm[:, None] == torch.arange(ARMS)))  # (P, N, K)
     own = h.weights[:, arm] * weights  # (P, n)
     value = (by_arm * h.weights[:, None, :]).sum(-1)  # (P, N)
     scale = -((parts * squared) @ own[:, :, None])[:, :, 0]
