@@ -130,7 +130,9 @@ def told(chosen: list[float], random: list[float], **settings: Any) -> Simulatio
 def test_plain_words_for_help_no_help_and_doubt() -> None:
     better = told([4, 2, 1], [4, 3, 2])
     assert better.helps
-    assert better.verdict.startswith("Choosing would have paid here, saving 33%: in 6 simulated studies choosing by 'default'")
+    assert better.verdict.startswith(
+        "Choosing would have paid here, saving 33%: in 6 simulated studies choosing by 'default'"
+    )
     assert "needed 20 measurements for the accuracy that random choice reached with 30" in better.verdict
     assert better.summary()["saved"] == pytest.approx(1 / 3)
     worse = told([4, 3.5, 3], [4, 3, 2])

@@ -51,7 +51,7 @@ _LOOKS = {
     "lcmd": Look(_GREY, "3", ":"),
     "fccm": Look(_ORANGE, "4", "-"),
 }
-_OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("8", "1", "2")]
+_OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("8", "|", "1", "2")]
 
 
 def look(acquisition: str) -> Look:
