@@ -117,7 +117,8 @@ class Simulation:
 
         compared = (
             f"in {self._seeds} simulated studies choosing by {name!r} needed {shown(needed.labels)} {what} for the "
-            f"accuracy that random choice reached with {end:.0f} (95 % interval {shown(needed.lower)} to {shown(needed.upper)})"
+            f"accuracy that random choice reached with {end:.0f} "
+            f"(95 % interval {shown(needed.lower)} to {shown(needed.upper)})"
         )
         if self._seeds < _ENOUGH_SEEDS:
             return f"Too few studies to tell: {compared}. Simulate at least {_ENOUGH_SEEDS}, better 10 or more."

@@ -1,0 +1,105 @@
+"""How many labels methods and models need. Trials are kept in results/study, which `causalbald table` reads.
+
+    python benchmarks/label_efficiency.py run --part default --seeds 0-9   # goes on where it stopped
+    python benchmarks/label_efficiency.py compare                          # our default against the paper's method
+
+Our default (model `auto`, acquisition `default`, every outcome paid for) is compared with the paper's method (`due`,
+mu-rho-bald, softmax with temperature 0.25, stopped on free validation outcomes) on the seeds that both have. Models and
+priors were chosen on seeds from 1000 up.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+from causalbald.experiments import Plan, Store, TrialSpec, run
+from causalbald.experiments.plan import PAPER_ACQUISITIONS, parse_seeds
+from causalbald.experiments.summary import paired_interval
+from causalbald.metrics import labels_to_match
+
+RESULTS = Path(__file__).parent.parent / "results"
+STUDY, PAPER = RESULTS / "study", RESULTS / "paper"
+DATASETS = ("synthetic", "synthetic-bimodal", "ihdp", "ihdp-cov")
+TARGETED = ("tau-vr", "epig-tau", "epig-mu", "regret")
+RIVALS = ("qhte", "macal", "lcmd", "fccm")
+PARTS = {
+    "default": [Plan(DATASETS, ("auto",), ("default", "random"))],
+    "paper": [Plan(("synthetic-bimodal",), ("due",), ("mu-rho-bald",), ("paper",))],
+    "gp": [
+        Plan(DATASETS, ("gp",), (*PAPER_ACQUISITIONS, *RIVALS)),
+        Plan(DATASETS, ("gp",), ("mu-bald", "mu-rho-bald", *TARGETED), batch="greedy"),
+    ],
+    "due": [
+        Plan(DATASETS, ("due",), ("random", "mu-rho-bald", "default")),
+        Plan(DATASETS, ("due",), ("mu-rho-bald",), batch="greedy"),
+    ],
+    "ensemble": [Plan(DATASETS, ("ensemble",), ("random", "mu-rho-bald", "default"))],
+}
+
+
+def trials(plans: list[Plan], seeds: str) -> list[TrialSpec]:
+    found: list[TrialSpec] = []
+    for plan in plans:
+        for dataset in plan.datasets:
+            part = Plan((dataset,), plan.models, plan.acquisitions, plan.tracks, parse_seeds(seeds), batch=plan.batch)
+            # With all 470 labels of IHDP every method is the same.
+            found += (part.changed(steps=20) if dataset == "ihdp" else part).specs()
+    return found
+
+
+def chosen(folder: Path, dataset: str, model: str, track: str, acquisition: str) -> pd.DataFrame:
+    table = Store(folder).table()
+    names = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
+    for column, name in names.items():
+        table = table[table[column] == name]
+    return table
+
+
+def compare() -> pd.DataFrame:
+    rows = []
+    for dataset in DATASETS:
+        ours = chosen(STUDY, dataset, "auto", "paid", "default")
+        paper = pd.concat([chosen(folder, dataset, "due", "paper", "mu-rho-bald") for folder in (PAPER, STUDY)])
+        seeds = sorted(set(ours["seed"]) & set(paper["seed"]))
+        ours, paper = (t[t["seed"].isin(seeds)] for t in (ours, paper))
+        last = int(min(ours["labels"].max(), paper["labels"].max())) if seeds else 0
+        if not seeds:
+            continue
+        ours, paper = (t[t["labels"] <= last].sort_values(["seed", "labels"]) for t in (ours, paper))
+        needed = labels_to_match(ours, paper)
+        half = ours[ours["labels"] == ours["labels"][ours["labels"] <= last / 2].max()].groupby("seed")["pehe"].mean()
+        ends = [t[t["labels"] == last].set_index("seed")["pehe"] for t in (ours, paper)]
+        difference, lower, upper = paired_interval((ends[0] - ends[1]).to_numpy(), 0.05)
+        rows.append(
+            {
+                "data": dataset,
+                "seeds": len(seeds),
+                "labels": last,
+                "paper": round(ends[1].mean(), 3),
+                "ours": round(ends[0].mean(), 3),
+                "difference": f"{difference:.3f} [{lower:.3f}, {upper:.3f}]",
+                "ours with half": round(half.mean(), 3) if len(half) else "",
+                "needed": f"{needed.labels:.0f} [{needed.lower:.0f}, {needed.upper:.0f}]",
+                "share": f"{needed.labels / last:.0%}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("run", "compare"))
+    parser.add_argument("--part", choices=tuple(PARTS), default="default")
+    parser.add_argument("--seeds", default="0-9")
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    if given.command == "run":
+        run(trials(PARTS[given.part], given.seeds), STUDY, workers=given.workers)
+    print(compare().to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
