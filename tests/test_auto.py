@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 
 from causalbald.errors import InputError
 from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess, make_model
-from causalbald.models.auto import stacking_weights
+from causalbald.models.auto import _decided, stacking_weights
 from causalbald.posterior import Posterior
 from causalbald.testing import check_model
 from tests.test_index import study
@@ -70,8 +70,16 @@ def test_only_so_many_labels_are_compared_and_all_are_used(monkeypatch: pytest.M
     monkeypatch.setattr(GaussianProcess, "_fit", spy)
     y, t, x = study(120, 0)
     AutoEstimator(max_labels=50).fit(y, t, X=x)
-    assert max(seen[:8]) < 50
-    assert set(seen[8:]) == {120}
+    assert max(seen[:4]) < 50
+    assert seen[-1] == 120
+
+
+def test_folds_go_on_until_models_differ_clearly() -> None:
+    rng = np.random.default_rng(0)
+    close = rng.normal(size=(50, 2))
+    assert not _decided(close)
+    assert _decided(close + np.array([0.0, 2.0]))
+    assert not _decided(np.column_stack([close + np.array([0.0, 2.0]), close[:, 1] + 2.0]))
 
 
 def test_conformance_and_bad_parameters() -> None:

@@ -276,7 +276,7 @@ def test_a_scorer_needs_no_positions() -> None:
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(60, 5)), np.arange(60) % 2
     model = GaussianProcess(max_iter=3, sites=3).fit(x[:20, 0], t[:20], X=x[:20], pool=x)
-    function, goal = acquisition.get("tau-vr"), acquisition.Targets.of(np.arange(30, 40), 60)
+    function, goal = acquisition.get(acquisition.tau_vr), acquisition.Targets.of(np.arange(30, 40), 60)
     score = scoring.Scorer.of(model, function, goal, lambda rows: scoring.Block(x[rows], t[rows]))
     expected = acquisition.score("tau-vr", model.posterior(x), t, targets=goal)
     others = np.delete(np.arange(60), goal.positions)
@@ -284,3 +284,15 @@ def test_a_scorer_needs_no_positions() -> None:
     np.testing.assert_allclose(got[others], expected[others], rtol=1e-9)
     np.testing.assert_allclose(score.of_goal(), expected[goal.positions], rtol=1e-9)
     assert (np.abs(got[goal.positions] - expected[goal.positions]) > 1e-6).any()
+
+
+@pytest.mark.parametrize("name", ["tau-vr", "epig-tau", "epig-mu", "regret", "default"])
+def test_links_to_targets_score_as_a_joint_belief_through_everyone_does(name: str) -> None:
+    rng = np.random.default_rng(0)
+    x, t = rng.normal(size=(60, 4)), np.arange(60) % 2
+    model = GaussianProcess(max_iter=3, sites=60).fit(x[:20, 0] + rng.normal(size=20), t[:20], X=x[:20], pool=x)
+    function, goal = acquisition.get(name), acquisition.Targets.of(np.arange(30, 40), 60, rng.random(10), threshold=0.3)
+    score = scoring.Scorer.of(model, function, goal, lambda rows: scoring.Block(x[rows], t[rows]))
+    assert score.links is not None
+    expected = acquisition.score(name, model.posterior(x), t, targets=goal)
+    np.testing.assert_allclose(score(scoring.Block(x, t)), expected, rtol=1e-5)

@@ -52,18 +52,24 @@ def score_pool(
         return Block(x[rows], arm[rows], None if pi is None else pi[rows])
 
     score, scores = Scorer.of(model, function, goal, take), np.empty(len(x))
-    size = block_size(function)
-    if goal is None or len(goal.positions) < len(x):
+    everyone = goal is not None and len(goal.positions) == len(x)
+    if not everyone:
+        size = block_size(score)
         blocks = (take(slice(start, start + size)) for start in range(0, len(x), size))
         scores = np.concatenate(list(score.over(blocks, rng)))
-    if goal is not None:
+    if goal is not None and (everyone or not score.by_itself):
         scores[goal.positions] = score.of_goal(rng)
     return scores
 
 
-def block_size(function: acq.Acquisition) -> int:
-    """Return how many units to score at a time: more where each block needs the targets' belief anew."""
-    return CHUNK if function.pointwise else 4 * CHUNK
+def block_size(score: Scorer) -> int:
+    """Return how many units to score at a time: fewer, or more, where covariances with targets are needed.
+
+    With links they are an array as wide as there are targets; without, each block needs the targets' belief anew.
+    """
+    if score.goal is None:
+        return CHUNK
+    return max(1, CHUNK // 2) if score.by_itself else 4 * CHUNK
 
 
 def pool_targets(units: int, *, threshold: float = 0.0) -> acq.Targets:

@@ -12,7 +12,7 @@ import numpy as np
 from causalbald import acquisition as acq
 from causalbald._threads import in_threads
 from causalbald._typing import AnyArray, Array, Positions, Treatment
-from causalbald.models.base import CateEstimator
+from causalbald.models.base import CateEstimator, Links
 
 
 class Block(NamedTuple):
@@ -27,14 +27,16 @@ class Block(NamedTuple):
 class Scorer:
     """Scores blocks of a pool by a fitted model. A block need not know where in the pool it is.
 
-    ``goal`` are the units that matter to a function that asks for targets, put beside each block. Their own scores,
-    to which their own residual belongs, are :meth:`of_goal`. ``propensity`` is P(treated | x) of blocks without.
+    ``goal`` are the units that matter to a function that asks for targets. Where the model has ``links`` to them, a
+    block is scored by itself. Else they are put beside each block, and their own scores, to which their own residual
+    belongs, are :meth:`of_goal`. ``propensity`` is P(treated | x) of blocks without.
     """
 
     model: CateEstimator
     function: acq.Acquisition
     goal: Block | None = None
     targets: acq.Targets | None = None  # positions in ``goal``
+    links: Links | None = None
     propensity: Callable[[AnyArray], Array] | None = None
 
     @classmethod
@@ -49,35 +51,54 @@ class Scorer:
         """Return the scorer of a pool of which ``take`` returns units, with targets as positions in that pool."""
         if targets is None:
             return cls(model, function, propensity=propensity)
-        return cls(
-            model, function, take(targets.positions), replace(targets, positions=np.arange(len(targets.weights)))
-        )
+        goal = take(targets.positions)
+        within = replace(targets, positions=np.arange(len(targets.positions)))
+        links = model.links(goal.x) if function.linked else None
+        if links is not None:
+            within = replace(within, belief=model.posterior(goal.x, joint=False))
+        return cls(model, function, goal, within, links, propensity)
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether the belief about the units of a block is enough to score it."""
+        return self.goal is None or self.links is not None
 
     def __call__(self, block: Block, rng: np.random.Generator | None = None) -> Array:
         """Return the scores of a block, (n,)."""
-        if self.goal is None or self.targets is None:
+        goal, targets, pi = self.goal, self.targets, self._propensity(block)
+        if goal is None or targets is None or self.links is not None:
             belief = self.model.posterior(block.x, joint=False)
-            return self.function(belief, block.arm, propensity=self._propensity(block), rng=rng)
-        units, goal = len(block.x), self.goal
+            return self.function(belief, block.arm, propensity=pi, targets=self._linked(block), rng=rng)
+        units, other = len(block.x), self._propensity(goal)
         belief = self.model.posterior(np.concatenate([block.x, goal.x]))
         arm = np.concatenate([block.arm, goal.arm])
-        pi, other = self._propensity(block), self._propensity(goal)
         both = None if pi is None or other is None else np.concatenate([pi, other])
-        targets = replace(self.targets, positions=units + self.targets.positions)
-        return self.function(belief, arm, propensity=both, targets=targets, rng=rng)[:units]
+        beside = replace(targets, positions=units + targets.positions)
+        return self.function(belief, arm, propensity=both, targets=beside, rng=rng)[:units]
 
     def of_goal(self, rng: np.random.Generator | None = None) -> Array:
-        """Return the scores of the units that matter."""
-        goal = self.goal
+        """Return the scores of the units that matter, from the joint belief about them."""
+        goal, targets = self.goal, self.targets
         assert goal is not None
+        assert targets is not None
         belief, pi = self.model.posterior(goal.x), self._propensity(goal)
-        return self.function(belief, goal.arm, propensity=pi, targets=self.targets, rng=rng)
-
-    def _propensity(self, block: Block) -> Array | None:
-        return self.propensity(block.x) if block.propensity is None and self.propensity else block.propensity
+        return self.function(belief, goal.arm, propensity=pi, targets=replace(targets, belief=None), rng=rng)
 
     def over(self, blocks: Iterable[Block], rng: np.random.Generator | None = None) -> Iterator[Array]:
         """Yield the scores of each block, in order; on several threads unless scores are drawn at random."""
         if "rng" in self.function.needs:
             return (self(block, rng) for block in blocks)
         return in_threads(partial(self, rng=None), blocks)
+
+    def _linked(self, block: Block) -> acq.Targets | None:
+        links, targets = self.links, self.targets
+        if links is None or targets is None:
+            return None
+
+        def covariance(rows: slice, arm: int | None) -> Array:
+            return links(block.x[rows], block.arm[rows], arm)
+
+        return replace(targets, covariance=covariance)
+
+    def _propensity(self, block: Block) -> Array | None:
+        return self.propensity(block.x) if block.propensity is None and self.propensity else block.propensity

@@ -8,7 +8,7 @@ from causalbald.acquisition.targeted import tau_vr
 from causalbald.posterior import Posterior
 
 
-@register("default", batch="auto")
+@register("default", batch="auto", linked=True)
 def default(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
     """What we recommend: tau-vr, one unit after the other where the model can tell how units hang together."""
     return tau_vr(posterior, treatment, targets=targets)

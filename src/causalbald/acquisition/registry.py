@@ -36,12 +36,16 @@ EXTRAS = ("propensity", "targets", "rng")
 class Targets:
     """The population whose effects matter: positions in the posterior being scored, and weights summing to 1.
 
-    ``threshold`` is the effect at which the decision whom to treat changes.
+    ``threshold`` is the effect at which the decision whom to treat changes. A function that is ``linked`` may get
+    targets that are not among the units being scored: their ``belief``, in which the positions then are, and
+    ``covariance(rows, arm)``, that of some units' own outcomes with the targets' under an arm, or with their effects.
     """
 
     positions: Positions
     weights: Array
     threshold: float = 0.0
+    belief: Posterior | None = None
+    covariance: Callable[[slice, int | None], Array] | None = None
 
     @classmethod
     def of(
@@ -63,7 +67,8 @@ class Acquisition:
     unit. It may ask for ``propensity``, ``targets`` or ``rng`` by naming them as keyword arguments. One that
     does not ask for ``targets`` must score each unit from that unit's own belief alone, so that large
     pools can be scored in chunks. Unless ``per_cost`` is false, importance is divided by what a unit costs. ``batch``
-    is the rule by which batches are chosen unless another is asked for, see :func:`causalbald.loop.choose`.
+    is the rule by which batches are chosen unless another is asked for, see :func:`causalbald.loop.choose`. One that
+    is ``linked`` needs no joint belief where :class:`Targets` hold covariances.
 
     One that is ``batchwise`` has no scores and looks at no belief: ``function(x, treatment, measured, available, size,
     rng)`` gets standardised covariates and returns positions in order of choice; costs can only cut its batch short.
@@ -75,6 +80,7 @@ class Acquisition:
     per_cost: bool = True
     batchwise: bool = False
     batch: Batch = "softmax"
+    linked: bool = False
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -173,6 +179,7 @@ def register(
     per_cost: bool = True,
     batchwise: bool = False,
     batch: Batch = "softmax",
+    linked: bool = False,
 ) -> Callable[[F], F]:
     """Give a function a name: it then appears in CLI, tables, figures and conformance tests.
 
@@ -187,10 +194,12 @@ def register(
         Whether the function chooses whole batches by covariates; see :class:`Acquisition`.
     batch : "softmax", "greedy" or "auto"
         How batches are chosen unless told otherwise.
+    linked : bool
+        Whether the function takes covariances with targets from these, where they hold them; see :class:`Targets`.
     """
 
     def decorate(function: F) -> F:
-        _REGISTRY.add(name, Acquisition(name, function, temperature, per_cost, batchwise, batch))
+        _REGISTRY.add(name, Acquisition(name, function, temperature, per_cost, batchwise, batch, linked))
         return function
 
     return decorate

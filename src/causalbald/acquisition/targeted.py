@@ -24,7 +24,7 @@ _CERTAIN = 1 - 1e-9
 _FAR = 40.0  # standard deviations, beyond which no outcome changes a decision
 
 
-@register("tau-vr")
+@register("tau-vr", linked=True)
 def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
     """Expected drop of the squared error of effects: sum_j w_j C_j² / (v + s2)."""
 
@@ -34,7 +34,7 @@ def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> A
     return _over_targets(posterior, treatment, targets, drop)
 
 
-@register("epig-tau")
+@register("epig-tau", linked=True)
 def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
     """Information about the effects: -1/2 sum_j w_j log(1 - C_j² / ((v + s2) v_tau_j))."""
 
@@ -45,7 +45,7 @@ def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: Targets) ->
     return _over_targets(posterior, treatment, targets, information)
 
 
-@register("epig-mu")
+@register("epig-mu", linked=True)
 def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
     """Information about both potential outcomes: as epig-tau, with c_jᵀ Σ_j⁻¹ c_j for C_j² / v_tau_j."""
     belief = posterior.linearised()
@@ -59,7 +59,7 @@ def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> 
     return _log(total)
 
 
-@register("regret")
+@register("regret", linked=True)
 def regret(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
     """Expected gain of deciding whom to treat after the outcome: sum_j w_j [h phi(m/h) - abs(m) Phi(-abs(m)/h)].
 
@@ -80,15 +80,18 @@ class _Goal:
 
     def __init__(self, belief: Posterior, targets: Targets) -> None:
         self.positions, self.weights = targets.positions, targets.weights
-        self.factor = belief.factor[self.positions].astype(np.float64, copy=False)
+        known = belief if targets.belief is None else targets.belief.linearised()
+        self.factor = known.factor[self.positions].astype(np.float64, copy=False)
         self.effect = self.factor[:, 1] - self.factor[:, 0]
-        self.both = belief.covariance[self.positions]
-        self.variance = np.maximum(belief.effect_variance[self.positions], _TINY)
-        self.distance = np.abs(belief.effect_mean[self.positions] - targets.threshold)
-        self.draws = belief.n_draws
+        self.both = known.covariance[self.positions]
+        self.variance = np.maximum(known.effect_variance[self.positions], _TINY)
+        self.distance = np.abs(known.effect_mean[self.positions] - targets.threshold)
+        self.draws = known.n_draws
+        self.covariance = targets.covariance
         # Where each unit is among the targets, or -1: a unit's own residual links its outcome to its own effect.
         self.place = np.full(len(belief), -1)
-        self.place[self.positions] = np.arange(len(self.positions))
+        if targets.belief is None:
+            self.place[self.positions] = np.arange(len(self.positions))
 
 
 Worth = Callable[[Array, Array, _Goal], Array]
@@ -106,6 +109,8 @@ def _over_targets(posterior: Posterior, treatment: Treatment, targets: Targets, 
 
 def _covariance(belief: Posterior, treatment: Treatment, goal: _Goal, rows: slice, arm: int | None = None) -> Array:
     """Return Cov(mu_t(x_i), mu_arm(x_j)) of some units and all targets, (n, J); of their effects without an arm."""
+    if goal.covariance is not None:
+        return goal.covariance(rows, arm)
     own = treatment[rows]
     here = np.arange(len(own))
     factor, local = belief.factor[rows][here, own].astype(np.float64, copy=False), belief.residual[rows][here, own]

@@ -24,9 +24,10 @@ _EM_STEPS = 500
 class AutoEstimator(CateEstimator):
     """Mixture of ``candidates``, weighed by how likely each makes labels that were held out from it.
 
-    Every candidate is refitted ``folds`` times without a share of the bought labels, and the weights maximise the
-    log density of these (stacking). Bought labels are no random sample of the pool: the weights say who predicts
-    units like the measured ones. No free labels are used. With few labels, or one candidate, the first one is taken.
+    Every candidate is refitted up to ``folds`` times without a share of the bought labels, until they differ clearly,
+    and the weights maximise the log density of what was held out (stacking). Bought labels are no random sample of the
+    pool: the weights say who predicts units like the measured ones. No free labels are used. With few labels, or one
+    candidate, the first one is taken.
 
     Parameters
     ----------
@@ -66,18 +67,20 @@ class AutoEstimator(CateEstimator):
             names = names[:1]
         self.weights_ = dict.fromkeys(names, 1.0)
         if len(names) > 1:
-            densities = np.stack([self._held_out(name, some, pool, folds) for name in names], axis=1)
+            densities = self._held_out(names, some, pool, folds)
             self.weights_ = _kept(names, stacking_weights(densities))
         self.models_ = [self._fitted_on(name, data, pool) for name in self.weights_]
 
-    def _held_out(self, name: str, data: Labelled, pool: AnyArray, folds: int) -> Array:
-        """Return each label's log density (n,) by a model that has not seen it."""
-        fold, density = deal(data.t, folds, generator(self.random_state, "folds")), np.empty(len(data.y))
+    def _held_out(self, names: list[str], data: Labelled, pool: AnyArray, folds: int) -> Array:
+        """Return log densities (n, M) of labels by models that have not seen them, until the models differ clearly."""
+        fold, found = deal(data.t, folds, generator(self.random_state, "folds")), np.empty((0, len(names)))
         for k in range(folds):
-            out = fold == k
-            model = self._fitted_on(name, data.take(np.flatnonzero(~out)), pool)
-            density[out] = model.posterior(data.x[out], joint=False).log_density(data.t[out], data.y[out])
-        return density
+            known, out = (data.take(np.flatnonzero(rows)) for rows in (fold != k, fold == k))
+            beliefs = [self._fitted_on(name, known, pool).posterior(out.x, joint=False) for name in names]
+            found = np.concatenate([found, np.stack([b.log_density(out.t, out.y) for b in beliefs], axis=1)])
+            if k > 0 and _decided(found):
+                break
+        return found
 
     def _fitted_on(self, name: str, data: Labelled, pool: AnyArray) -> CateEstimator:
         return make_model(name, random_state=self.random_state).fit(data.y, data.t, X=data.x, pool=pool)
@@ -98,6 +101,13 @@ def stacking_weights(log_density: Array) -> Array:
         share = likelihood * weights
         weights = (share / share.sum(axis=1, keepdims=True)).mean(axis=0)
     return weights
+
+
+def _decided(log_density: Array) -> bool:
+    """Return whether one model is ahead of every other by more than two standard errors of the difference."""
+    best = log_density.sum(axis=0).argmax()
+    ahead = log_density[:, [best]] - np.delete(log_density, best, axis=1)
+    return bool((ahead.mean(axis=0) > 2 * ahead.std(axis=0) / math.sqrt(len(ahead))).all())
 
 
 def _kept(names: list[str], weights: Array) -> dict[str, float]:

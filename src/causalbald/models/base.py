@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -36,6 +36,11 @@ class Labelled(NamedTuple):
     def take(self, rows: Positions) -> Labelled:
         """Return some of the units; ``rows`` are positions."""
         return Labelled(self.y[rows], self.t[rows], self.x[rows])
+
+
+# From units X (N, D), their arms T (N,) and an arm to Cov(mu_T(x_i), mu_arm(x_j)) with some others, (N, J); without an
+# arm, with their effects.
+Links = Callable[[AnyArray, Treatment, int | None], Array]
 
 
 class CateEstimator(BaseEstimator, ABC):
@@ -104,6 +109,10 @@ class CateEstimator(BaseEstimator, ABC):
         enough for scores and effects of single units, and faster.
         """
         return self._posterior(self._check_new(X), joint=joint)
+
+    def links(self, X: Any) -> Links | None:
+        """Return covariances with the units in ``X``, if the model knows them without a joint belief about everyone."""
+        return None
 
     def effect(self, X: Any, *, T0: int = 0, T1: int = 1) -> Array:
         """Return the expected effect per unit, (N,), of arm ``T1`` against arm ``T0``."""

@@ -15,9 +15,10 @@ from causalbald._random import generator
 from causalbald._threads import at_most
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
-from causalbald.models.base import CHUNK, CateEstimator, Labelled
+from causalbald.models.base import CHUNK, CateEstimator, Labelled, Links
 from causalbald.models.effect_kernel import ARMS, Hyperparameters, IndexPrior, Prior
 from causalbald.models.evidence import collapsed_bound, log_evidence
+from causalbald.models.links import ProcessLinks
 from causalbald.models.registry import register
 from causalbald.models.sites import Single, Sites
 from causalbald.models.tangent import Tangent
@@ -120,6 +121,22 @@ class GaussianProcess(CateEstimator):
         if self.tangent_ is not None:
             belief = belief.widened(self.tangent_.factor(h, z).numpy(), joint=joint)
         return belief.rescaled(self.y_scale_, self.y_mean_)
+
+    def links(self, X: Any) -> Links:
+        """Return covariances with the units in ``X``: exact, where joint beliefs run through sites."""
+        h, others = self.hyperparameters_, self._standardise(self._check_new(X))
+        links = ProcessLinks.of(h, self.single_, others)
+        tangent = None if self.tangent_ is None else self.tangent_.factor(h, others)  # (J, K, p)
+
+        def covariance(x: AnyArray, own: Treatment, arm: int | None) -> Array:
+            z, t = self._standardise(x), torch.as_tensor(own, dtype=torch.long)
+            found = links.covariance(h, z, t, arm)
+            if tangent is not None and self.tangent_ is not None:
+                there = tangent[:, 1] - tangent[:, 0] if arm is None else tangent[:, arm]
+                found += self.tangent_.factor(h, z)[torch.arange(len(z)), t] @ there.T
+            return np.asarray(found.numpy() * self.y_scale_**2)
+
+        return covariance
 
     def _standardise(self, x: Array) -> Tensor:
         return torch.as_tensor((x - self.x_mean_) / self.x_scale_)

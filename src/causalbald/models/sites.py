@@ -84,7 +84,9 @@ class SiteBelief:
     @cached_property
     def _whitening(self) -> Tensor:
         """Inverse of the root: its products are faster than solving for each unit."""
-        return torch.linalg.solve_triangular(self.root, torch.eye(len(self.root)).to(self.root), upper=False)
+        eye = torch.eye(len(self.root)).to(self.root)
+        inverse: Tensor = torch.linalg.solve_triangular(self.root, eye, upper=False)
+        return inverse
 
     @cached_property
     def _triangular(self) -> bool:

@@ -48,10 +48,11 @@ def _scored(encoding: Encoding, score: Scorer, size: int) -> Callable[[pa.Table]
     """Return a function that scores the rows of a table."""
     # A function with a name is looked up by it: the module of a plugin cannot be sent.
     function = score.function.name if score.function.name in acq.names() else score.function
-    model, goal, targets, propensity = score.model, score.goal, score.targets, score.propensity
+    rest = score.goal, score.targets, score.links, score.propensity
+    model = score.model
 
     def work(table: pa.Table) -> pa.Table:
-        there = Scorer(model, acq.get(function), goal, targets, propensity)
+        there = Scorer(model, acq.get(function), *rest)
         x, arm, _ = encoding.block(table)
         blocks = (Block(x[k : k + size], arm[k : k + size]) for k in range(0, len(x), size))
         scores = np.concatenate([there(block) for block in blocks])

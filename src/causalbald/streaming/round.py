@@ -170,7 +170,7 @@ class Round:
         rng: np.random.Generator,
     ) -> Array:
         score = self._scorer(function)
-        size, scores, done = loop.block_size(function), np.empty(len(self.pool)), 0
+        size, scores, done = loop.block_size(score), np.empty(len(self.pool)), 0
         if check_choice(backend, "backend", ("local", "ray")) == "local":
             parts = score.over(self.pool.blocks(size), rng)
         else:
@@ -182,7 +182,7 @@ class Round:
             done += len(part)
             if progress is not None:
                 progress(done, len(scores))
-        if (targets := self._targets(function)) is not None:
+        if (targets := self._targets(function)) is not None and (len(targets.positions) == done or not score.by_itself):
             scores[targets.positions] = score.of_goal(rng)
         return scores
 
