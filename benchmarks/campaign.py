@@ -27,7 +27,7 @@ from causalbald.experiments.summary import areas, paired_interval
 from causalbald.experiments.trial import warm_start_positions
 
 RESULT = Path(__file__).parent.parent / "results" / "campaign" / "ihdp.csv"
-KEYS = ["acquisition", "seed"]
+KEYS = ["model", "acquisition", "seed"]
 WARM_START, ROUNDS, BATCH = 100, 20, 10
 
 
@@ -36,22 +36,23 @@ def frame(split: datasets.Split, names: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(split.x, columns=list(names)).assign(infant=np.arange(len(split)), visited=split.t)
 
 
-def run(acquisition: str, seed: int) -> pd.DataFrame:
+def run(model: str, acquisition: str, seed: int) -> pd.DataFrame:
     """Run one campaign, on one thread, and return a row per fit."""
     with one_thread():
-        return pd.DataFrame(rounds(acquisition, seed))
+        return pd.DataFrame(rounds(model, acquisition, seed))
 
 
-def rounds(acquisition: str, seed: int) -> Iterator[dict[str, Any]]:
+def rounds(model: str, acquisition: str, seed: int) -> Iterator[dict[str, Any]]:
     data = datasets.load("ihdp", seed)
     pool, test = (frame(split, data.covariate_names) for split in (data.pool, data.test))
     options: dict[str, Any] = {"id": "infant", "treatment": "visited", "outcome": "score"}
-    study = Campaign.create(MemoryStorage(), pool, acquisition=acquisition, seed=seed, **options)
+    study = Campaign.create(MemoryStorage(), pool, model=model, acquisition=acquisition, seed=seed, **options)
     told = warm_start_positions(data.pool.t, WARM_START, seed).tolist()
     for step in range(ROUNDS + 1):
         started = perf_counter()
         study.tell({unit: float(data.pool.y[unit]) for unit in told})
         row = {
+            "model": model,
             "acquisition": acquisition,
             "seed": seed,
             "labels": study.status()["units"]["measured"]["all"],
@@ -89,12 +90,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--acquisition", action="append", help="repeatable; by default the campaign's own")
+    parser.add_argument("--model", default="auto")
     parser.add_argument("--workers", type=int, default=2)
     a = parser.parse_args()
     methods = a.acquisition or ["default"]
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     done = set(pd.read_csv(RESULT)[KEYS].itertuples(index=False, name=None)) if RESULT.exists() else set()
-    left = [(m, s) for s in range(a.seeds) for m in dict.fromkeys(["random", *methods]) if (m, s) not in done]
+    every = [(a.model, m, s) for s in range(a.seeds) for m in dict.fromkeys(["random", *methods])]
+    left = [key for key in every if key not in done]
     jobs = (delayed(run)(*job) for job in left)
     for table in Parallel(n_jobs=a.workers, return_as="generator_unordered")(jobs):
         table.round(4).to_csv(RESULT, mode="a", header=not RESULT.exists(), index=False)

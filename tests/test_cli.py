@@ -31,6 +31,8 @@ COMMANDS = [
     "pack",
     "tune",
     "campaign",
+    "choose",
+    "score",
 ]
 SHORT = ["--warm-start", "10", "--batch-size", "5", "--steps", "1"]
 

@@ -46,7 +46,7 @@ def reuse_memory() -> None:
     By default glibc gives it back, and the system clears it page by page for the next array, which took a quarter of
     the time of scoring. Freeing one large block tells it that such blocks come and go.
     """
-    bytearray(16 << 20)
+    bytearray(31 << 20)
 
 
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
