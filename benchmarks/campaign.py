@@ -104,7 +104,8 @@ def main() -> None:
         print(*table.iloc[-1][[*KEYS, "pehe", "pehe_pool"]], f"{table['seconds'].sum():.0f} s", flush=True)
     found = pd.read_csv(RESULT).sort_values([*KEYS, "labels"])
     found.to_csv(RESULT, index=False)
-    rows = [describe(found, m, e) for m in methods if m != "random" for e in ("pehe", "pehe_pool")]
+    own = found[found["model"] == a.model]
+    rows = [describe(own, m, e) for m in methods if m != "random" for e in ("pehe", "pehe_pool")]
     print(pd.DataFrame(rows).round(3).to_string(index=False))
 
 

@@ -59,7 +59,7 @@ def cases() -> list[Case]:
     found = [
         Case(study, model, "mu-rho-bald", *size) for study, sizes in SIZES.items() for size in sizes for model in MODELS
     ]
-    return [*found, *(Case("pool", "gp", "tau-vr", *size) for size in SIZES["pool"][:2])]
+    return [*found, *(Case("pool", "gp", "default", *size) for size in SIZES["pool"])]
 
 
 def make_pool(folder: Path, rows: int, dimensions: int) -> Path:
@@ -111,18 +111,15 @@ def operations(model: Any, case: Case) -> tuple[float, float]:
     """Return how many operations in double and in single precision the score of a unit takes at least.
 
     Distances to the n labels or sites, and a triangular product of an (n, n) matrix for each arm; before it, the layers
-    of a deep model. For targets, the product with a (R, R) matrix for each arm, and covariances with 1,000 effects.
+    of a deep model. For targets, distances to them and their product with the labels.
     """
     if case.model == "due":
         width, n, members = model.hidden, len(model._of_single_units()[0].x), len(model._of_single_units())
         layers = case.dimensions * width + (model.depth - 1) * width**2
         return members * (2.0 * n * width + 2 * n**2), members * 2.0 * layers
-    parts = len(model.hyperparameters_.weights)
-    if case.acquisition == "tau-vr":
-        n = len(model.joint_.x)
-        return parts * 2.0 * n * case.dimensions + 4 * n**2 + 2 * 1000 * n, 0.0
-    n = len(model.single_.x)
-    return parts * 2.0 * n * case.dimensions + 2 * n**2, 0.0
+    parts, n = len(model.hyperparameters_.weights), len(model.single_.x)
+    targets = 1000 if case.acquisition == "default" else 0
+    return 2.0 * parts * (n + targets) * case.dimensions + 2 * n**2 + 2 * n * targets, 0.0
 
 
 def in_own_process(case: Case, path: Path) -> dict[str, float]:

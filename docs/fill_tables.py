@@ -2,11 +2,12 @@
 
     python docs/fill_tables.py docs/reproduction.md
 
-A table stands between a line <!-- causalbald table ... --> and a line <!-- end -->.
+A table stands between a line <!-- causalbald table ... --> or <!-- python FILE ... --> and a line <!-- end -->.
 """
 
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,15 +15,19 @@ from typer.testing import CliRunner
 
 from causalbald.cli.app import app
 
-BLOCK = re.compile(r"(<!-- causalbald (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+BLOCK = re.compile(r"(<!-- (causalbald|python) (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
 
 def filled(text: str) -> str:
     """Return the page with every table made anew."""
 
     def fill(match: re.Match[str]) -> str:
-        result = CliRunner().invoke(app, [*shlex.split(match[2]), "--markdown"], catch_exceptions=False)
-        return f"{match[1]}\n{result.stdout}\n{match[3]}"
+        words = shlex.split(match[3])
+        if match[2] == "causalbald":
+            table = CliRunner().invoke(app, [*words, "--markdown"], catch_exceptions=False).stdout
+        else:
+            table = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout
+        return f"{match[1]}\n{table}\n{match[4]}"
 
     return BLOCK.sub(fill, text)
 

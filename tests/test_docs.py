@@ -26,7 +26,7 @@ def test_python_examples_run_one_after_another(page: Path, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if "<!-- causalbald" in p.read_text()], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if "<!-- end -->" in p.read_text()], ids=lambda p: p.name)
 def test_tables_are_what_their_commands_print(page: Path) -> None:
     command = [sys.executable, "docs/fill_tables.py", str(page), "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
