@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         models,
         report,
         selection,
+        streaming,
         testing,
     )
     from causalbald.campaign import Campaign
@@ -44,6 +45,7 @@ __all__ = [
     "models",
     "report",
     "selection",
+    "streaming",
     "testing",
 ]
 
