@@ -130,6 +130,7 @@ def test_batches_that_cannot_be_chosen(tmp_path: Path) -> None:
         (UNITS, {"batch": "greedy"}, "600 units asked for, but only 555 can be chosen"),
         (5, {"batch": "random"}, "batch must be one of"),
         (5, {"backend": "slurm"}, "backend must be one of 'local', 'ray'"),
+        (5, {"scores": np.zeros(7)}, "scores have shape"),
         (5, {"acquisition": "qhte"}, "'qhte' looks at all of a pool at once"),
     ]
     for size, options, message in mistakes:

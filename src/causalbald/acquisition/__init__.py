@@ -3,7 +3,6 @@
 The rivals ``qhte``, ``macal``, ``lcmd`` and ``fccm`` have no scores: they choose whole batches by covariates.
 """
 
-from causalbald.acquisition.default import default
 from causalbald.acquisition.paper import (
     mu_bald,
     mu_information,
@@ -17,7 +16,7 @@ from causalbald.acquisition.paper import (
 )
 from causalbald.acquisition.registry import Acquisition, Targets, get, names, register, score
 from causalbald.acquisition.rivals import fccm, lcmd, macal, qhte
-from causalbald.acquisition.targeted import epig_mu, epig_tau, regret, tau_vr
+from causalbald.acquisition.targeted import default, epig_mu, epig_tau, regret, tau_vr
 
 __all__ = [
     "Acquisition",

@@ -134,6 +134,10 @@ class Round:
             batch = loop.batch_rule(self.model, self.pool.sample.x)
         if scores is None:
             scores = self._scores(function, backend, ray_address, progress, rng)
+        if np.shape(scores) != (len(self.pool),):
+            raise InputError(
+                f"scores have shape {np.shape(scores)} for {len(self.pool)} units: one for each, in order."
+            )
         open_units = np.ones(len(self.pool), dtype=bool)
         open_units[self.measured] = open_units[self.pending] = False
         offered = np.where(open_units, scores, -np.inf)
