@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from causalbald._typing import Array, Treatment
+from causalbald.models.kernel_sum import kernel_sum, squared_distances
 
 ARMS = 2
 
@@ -41,30 +42,43 @@ class Hyperparameters:
         """Prior covariance of one unit's two outcomes, (K, K)."""
         return self.weights.T @ self.weights
 
+    def places(self, x: Tensor) -> list[Tensor]:
+        """Return where units x (n, D) are for each part, (n, D) or (n, 1), in units of its lengthscales."""
+        general = [x * scale for scale in self.log_lengthscales.neg().exp()]
+        if self.index is None or self.log_index_scales is None:
+            return general
+        along = (x @ self.index)[:, None]
+        return general + [along * scale for scale in self.log_index_scales.exp()]
+
     def squared_distances(self, x: Tensor, z: Tensor) -> Tensor:
         """Return squared distances (P, n, m) between x (n, D) and z (m, D), in the lengthscales of each part."""
-        scale = self.log_lengthscales.neg().exp()[:, None, :]
-        a, b = x * scale, z * scale
-        general = a.square().sum(-1)[:, :, None] + b.square().sum(-1)[:, None, :] - 2 * a @ b.transpose(1, 2)
-        if self.index is None or self.log_index_scales is None:
-            return general.clamp_min(0.0)
-        apart = (x @ self.index)[:, None] - (z @ self.index)[None, :]
-        along = apart.square() * (2 * self.log_index_scales).exp()[:, None, None]
-        return torch.cat([general.clamp_min(0.0), along])
+        return torch.stack([squared_distances(a, b) for a, b in zip(self.places(x), self.places(z), strict=True)])
 
     def parts(self, x: Tensor, z: Tensor) -> Tensor:
         """Return the parts' unit-variance kernels between x (n, D) and z (m, D): (P, n, m)."""
-        return torch.exp(-0.5 * self.squared_distances(x, z))
+        return self.squared_distances(x, z).mul_(-0.5).exp_()
 
     def kernel(self, x: Tensor, arm_x: Tensor, z: Tensor, arm_z: Tensor) -> Tensor:
         """Return the kernel between units with arms: (n, m)."""
-        left, right = self.weights[:, arm_x], self.weights[:, arm_z]
-        return (self.parts(x, z) * left[:, :, None] * right[:, None, :]).sum(0)
+        return kernel_sum(self.weights[:, arm_x], self.weights[:, arm_z], self.places(x), self.places(z))
 
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
         """Return the kernel (K, r, n) between sites u (r, D) with arms and units z (n, D) under each arm."""
-        parts, at_sites = self.parts(u, z), self.weights[:, arm]
-        return torch.stack([(parts * (at_sites * w[:, None])[:, :, None]).sum(0) for w in self.weights.T])
+        return self._with(u, arm, z, self.weights)
+
+    def with_effects(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
+        """Return the kernel (r, n) between sites u (r, D) with arms and the effects of units z (n, D)."""
+        return self._with(u, arm, z, self.weights[:, 1:] - self.weights[:, :1])[0]
+
+    def _with(self, u: Tensor, arm: Tensor, z: Tensor, weights: Tensor) -> Tensor:
+        """Return the kernel (Q, r, n) between sites u with arms and Q sums of the parts at z, weights (P, Q)."""
+        found = u.new_zeros(weights.shape[1], len(u), len(z))
+        for a, b, own, other in zip(self.places(u), self.places(z), self.weights, weights, strict=True):
+            part = squared_distances(a, b).mul_(-0.5).exp_().mul_(own[arm][:, None])
+            for total, weight in zip(found, other.tolist(), strict=True):
+                if weight:
+                    total.add_(part, alpha=weight)
+        return found
 
 
 @dataclass(frozen=True)

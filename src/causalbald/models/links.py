@@ -8,7 +8,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from causalbald.models.sites import Process, Single
+from causalbald.models.effect_kernel import Hyperparameters
+from causalbald.models.sites import Single
 
 
 @dataclass(frozen=True)
@@ -21,17 +22,18 @@ class ProcessLinks:
     single: Single
     z: Tensor
     pull: Tensor  # (K, n, J)
+    effect_pull: Tensor  # (n, J)
 
     @classmethod
-    def of(cls, h: Process, single: Single, z: Tensor) -> Self:
+    def of(cls, h: Hyperparameters, single: Single, z: Tensor) -> Self:
         """Return the links to units z after the labels that ``single`` knows of."""
         kernel = h.by_arm(single.x, single.arm, z)
-        return cls(single, z, single.whitening.T @ (single.whitening @ kernel))
+        pull = single.whitening.T @ (single.whitening @ kernel)
+        return cls(single, z, pull, pull[1] - pull[0])
 
-    def covariance(self, h: Process, x: Tensor, own: Tensor, arm: int | None) -> Tensor:
+    def covariance(self, h: Hyperparameters, x: Tensor, own: Tensor, arm: int | None) -> Tensor:
         """Return Cov(mu_own(x_i), mu_arm(z_j)), (N, J), or that with the effects of z."""
-        prior = h.by_arm(x, own, self.z)
-        known = h.kernel(self.single.x, self.single.arm, x, own)
+        known = h.kernel(x, own, self.single.x, self.single.arm)
         if arm is None:
-            return torch.addmm(prior[1] - prior[0], known.T, self.pull[1] - self.pull[0], alpha=-1)
-        return torch.addmm(prior[arm], known.T, self.pull[arm], alpha=-1)
+            return h.with_effects(x, own, self.z).addmm_(known, self.effect_pull, alpha=-1)
+        return torch.addmm(h.by_arm(x, own, self.z)[arm], known, self.pull[arm], alpha=-1)
