@@ -259,7 +259,7 @@ class Posterior:
         )
         f = self.factor[i, a].astype(np.float64)
         r = self.residual[i, :, a]
-        local = r[a] + self._measurement_variance(i, a)
+        local = r[a] + self.measurement_variance(i, a)
         shared = f @ f
         d = shared + local
         factor, residual = self.factor.copy(), self.residual.copy()
@@ -273,6 +273,15 @@ class Posterior:
         residual[i] -= np.outer(r, r) / local
         return Posterior(self.mean, factor, residual, self.noise, self.link, self.n_draws)
 
+    @cached_property
+    def slope(self) -> Array:
+        """How fast expected outcomes move with the latent ones, (N, K): 1, or for probit that of the best line."""
+        if self.link == "identity":
+            return np.ones(self.mean.shape)
+        spread = np.sqrt(1 + _diagonal(self.latent_covariance))
+        slope: Array = np.exp(-0.5 * self._probit_index**2) / (np.sqrt(2 * np.pi) * spread)
+        return slope
+
     def linearised(self) -> Posterior:
         """Return a belief on the outcome's own scale: itself, or for probit its best linear approximation.
 
@@ -280,9 +289,7 @@ class Posterior:
         """
         if self.link == "identity":
             return self
-        spread = np.sqrt(1 + _diagonal(self.latent_covariance))
-        slope = np.exp(-0.5 * self._probit_index**2) / (np.sqrt(2 * np.pi) * spread)
-        factor = self.factor * slope[..., None]
+        factor = self.factor * self.slope[..., None]
         residual = self.covariance - np.einsum("nar,nbr->nab", factor, factor)
         return Posterior(self.expected, factor, residual, self.outcome_noise, "identity", self.n_draws)
 
@@ -311,7 +318,8 @@ class Posterior:
     def _probit_index(self) -> Array:
         return self.mean / np.sqrt(1 + _diagonal(self.latent_covariance))
 
-    def _measurement_variance(self, i: int, a: int) -> float:
+    def measurement_variance(self, i: int, a: int) -> float:
+        """Return the noise variance of a unit's (latent) outcome; with the probit link, what it is worth as one."""
         if self.link == "identity":
             # A noiseless outcome would make q zero; this floor is far below what data can show.
             return max(float(self.noise[i, a]), 1e-12 * float(self.latent_covariance[i, a, a]), 1e-300)

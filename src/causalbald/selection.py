@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from causalbald import acquisition as acq
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_int, check_positions, check_treatment, check_vector
+from causalbald.conditioning import conditioned
 from causalbald.errors import InputError
 from causalbald.posterior import Posterior
 
@@ -118,19 +119,20 @@ def select_greedy(
         raise InputError("a temperature above 0 draws at random: pass rng=np.random.default_rng(seed).")
     ties = rng or np.random.default_rng(0)
     posterior.warn_if_mostly_local()
+    state = conditioned(posterior, arm, function, targets)
     for position in waiting:
-        posterior = posterior.condition(int(position), int(arm[position]))
+        state.measure(int(position))
     price, left = _price(cost, len(posterior)), np.inf if budget is None else budget
     chosen: list[int] = []
     while len(chosen) < size and not (closed := closed | (price > left)).all():
-        scores = function(posterior, arm, propensity=propensity, targets=targets, rng=rng)
+        scores = function(state.belief, arm, propensity=propensity, targets=state.targets, rng=rng)
         scores = np.where(closed, -np.inf, scores - np.log(price) if function.per_cost else scores)
         pick = int(select(scores, 1, temperature=temperature, rng=ties)[0])
         chosen.append(pick)
         closed[pick] = True
         left -= price[pick]
         if len(chosen) < size:
-            posterior = posterior.condition(pick, int(arm[pick]))
+            state.measure(pick)
     return np.asarray(chosen, dtype=np.intp)
 
 

@@ -14,6 +14,7 @@ from causalbald.campaign.belief import Belief, lacking_arm
 from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
+from causalbald.conditioning import Downdated
 
 # Below these, another batch is unlikely to change what is done.
 _LITTLE_GAIN = 0.02
@@ -88,13 +89,13 @@ def _errors(belief: Belief, state: State, size: int) -> tuple[float, float]:
     batch = propose(state, pool, settings, size, None, lambda: belief) if size else None
     chosen = pool.units.positions([u["id"] for u in batch.units]) if batch else np.empty(0, dtype=np.intp)
     rows = np.unique(np.concatenate([belief.sample, pending, chosen]))
-    posterior = belief.model.posterior(pool.x[rows])
+    after = Downdated(belief.model.posterior(pool.x[rows]), pool.arm[rows], None)
     here = np.isin(rows, belief.sample)
     errors = []
     for group in (pending, chosen):
         for position in np.searchsorted(rows, group):
-            posterior = posterior.condition(int(position), int(pool.arm[rows[position]]))
-        errors.append(float(np.sqrt(posterior.effect_variance[here].mean())))
+            after.measure(int(position))
+        errors.append(float(np.sqrt(after.belief.effect_variance[here].mean())))
     return errors[0], errors[1]
 
 

@@ -1,0 +1,139 @@
+"""A belief that is conditioned on one outcome after another, as batches are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from scipy.linalg import blas
+
+from causalbald._typing import AnyArray, Array, Positions, Treatment
+from causalbald.acquisition.registry import Acquisition, Targets
+from causalbald.posterior import Posterior
+
+_CHUNK = 8192
+
+
+class Conditioned(Protocol):
+    """What acquisition functions are shown after each pick."""
+
+    @property
+    def belief(self) -> Posterior:
+        """What is believed now."""
+
+    @property
+    def targets(self) -> Targets | None:
+        """What matters, with what is believed of it now."""
+
+    def measure(self, unit: int) -> None:
+        """Allow for the outcome of a unit under its arm, whatever it will be."""
+
+
+def conditioned(
+    posterior: Posterior, treatment: Treatment, function: Acquisition, targets: Targets | None
+) -> Conditioned:
+    """Return a belief that can be conditioned and holds what the function looks at."""
+    if function.pointwise:
+        return Downdated(posterior, treatment, None)
+    if function.linked:
+        return Downdated(posterior, treatment, targets or Targets.of(np.arange(len(posterior)), len(posterior)))
+    return Joint(posterior, treatment, targets)
+
+
+class Joint:
+    """The joint belief about all units, made anew after each outcome."""
+
+    def __init__(self, posterior: Posterior, treatment: Treatment, targets: Targets | None) -> None:
+        self.belief, self.targets, self._arm = posterior, targets, treatment
+
+    def measure(self, unit: int) -> None:
+        """Allow for the outcome of a unit under its arm, whatever it will be."""
+        self.belief = self.belief.condition(unit, int(self._arm[unit]))
+
+
+class Downdated:
+    """Beliefs about single units, and their covariances with targets, less what the outcomes so far say of both.
+
+    An outcome takes s sᵀ off the covariances, where s are those with the outcome over its standard deviation. So
+    a pick costs one product of the joint belief with a vector, and one pass over the covariances with targets.
+    """
+
+    def __init__(self, posterior: Posterior, treatment: Treatment, targets: Targets | None) -> None:
+        self._joint, self._arm, self._targets = posterior, treatment, targets
+        self._positions = np.empty(0, dtype=np.intp) if targets is None else targets.positions
+        self._within = posterior.latent_covariance  # (N, K, K)
+        self._taken: list[Array] = []  # s of each outcome, (N, K)
+        self._across: dict[
+            int | None, Array
+        ] = {}  # of own outcomes with targets under an arm, or their effects, (N, J)
+        self.belief = self._now()
+
+    @property
+    def targets(self) -> Targets | None:
+        """What matters, with what is believed of it now."""
+        return self._targets and replace(self._targets, belief=self.belief, covariance=self._covariance)
+
+    def measure(self, unit: int) -> None:
+        """Allow for the outcome of a unit under its arm, whatever it will be."""
+        arm = int(self._arm[unit])
+        spread = self._within[unit, arm, arm] + self.belief.measurement_variance(unit, arm)
+        along = self._with(unit, arm) / np.sqrt(spread)
+        self._within = self._within - along[:, :, None] * along[:, None, :]
+        for to, across in self._across.items():  # in place: J numbers for each of N units
+            blas.dger(-1.0, self._at_targets(along, to), self._own(along), a=across.T, overwrite_a=1)
+        self._taken.append(along)
+        self.belief = self._now()
+
+    def _now(self) -> Posterior:
+        p = self._joint
+        return Posterior(p.mean, np.empty((*p.mean.shape, 0)), self._within, p.noise, p.link, p.n_draws)
+
+    def _with(self, unit: int, arm: int) -> Array:
+        """Return the covariances (N, K) with a unit's latent outcome under an arm."""
+        factor, f = self._joint.factor, self._joint.factor[unit, arm].astype(np.float64)
+        chunks = (factor[start : start + _CHUNK] for start in range(0, len(factor), _CHUNK))
+        found = np.concatenate([chunk.astype(np.float64, copy=False) @ f for chunk in chunks])
+        found[unit] += self._joint.residual[unit, :, arm]
+        for along in self._taken:
+            found -= along * along[unit, arm]
+        return found
+
+    def _covariance(self, rows: slice, arm: int | None) -> Array:
+        """Return the covariances of some units' own outcomes with targets under an arm, or with their effects."""
+        if self._joint.link == "identity":
+            return self._all_across(arm)[rows]
+        if arm is None:
+            return self._covariance(rows, 1) - self._covariance(rows, 0)
+        slope = self.belief.slope
+        found: Array = self._all_across(arm)[rows] * self._own(slope)[rows, None] * slope[self._positions, arm]
+        own, place = self._own(self.belief.covariance)[rows, arm], self._place[rows]
+        found[place >= 0, place[place >= 0]] = own[place >= 0]  # a unit's with itself needs no approximation
+        return found
+
+    def _all_across(self, arm: int | None) -> Array:
+        if arm not in self._across:
+            p, there = self._joint, self._at_targets(self._joint.factor, arm)
+            found: Array = np.ascontiguousarray(self._own(p.factor).astype(np.float64, copy=False) @ there.T)
+            found[self._positions, np.arange(len(there))] += self._at_targets(self._own(p.residual), arm)
+            for along in self._taken:
+                found -= np.outer(self._own(along), self._at_targets(along, arm))
+            self._across[arm] = found
+        return self._across[arm]
+
+    def _own(self, values: AnyArray) -> AnyArray:
+        """Return those of (N, K, ...) values that belong to each unit's own arm."""
+        return values[np.arange(len(values)), self._arm]
+
+    def _at_targets(self, values: AnyArray, arm: int | None) -> Array:
+        """Return those of (N, K, ...) values that belong to targets under an arm, or the difference of arms."""
+        there = values[self._positions].astype(np.float64, copy=False)
+        return there[:, 1] - there[:, 0] if arm is None else there[:, arm]
+
+    @cached_property
+    def _place(self) -> Positions:
+        """Where each unit is among the targets, or -1."""
+        place = np.full(len(self._joint), -1)
+        place[self._positions] = np.arange(len(self._positions))
+        return place
