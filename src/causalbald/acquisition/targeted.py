@@ -52,9 +52,10 @@ def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> 
     goal, total = _Goal(belief, targets), np.empty(len(belief))
     inverse = np.linalg.inv(goal.both + 1e-9 * goal.both.mean() * np.eye(2) + _TINY * np.eye(2))
     for rows in _chunks(len(belief)):
-        by_arm = np.stack([_covariance(belief, treatment, goal, rows, arm) for arm in (0, 1)], axis=-1)
+        c0, c1 = (_covariance(belief, treatment, goal, rows, arm) for arm in (0, 1))
         _, outcome = _spread(belief, treatment, rows)
-        share = np.einsum("nja,jab,njb->nj", by_arm, inverse, by_arm) / outcome[:, None]
+        quadratic = c0 * (c0 * inverse[:, 0, 0] + c1 * (2 * inverse[:, 0, 1])) + c1**2 * inverse[:, 1, 1]
+        share = quadratic / outcome[:, None]
         total[rows] = -0.5 * np.log1p(-np.clip(share, 0.0, _CERTAIN)) @ goal.weights
     return _log(total)
 
