@@ -59,7 +59,7 @@ def cases() -> list[Case]:
     found = [
         Case(study, model, "mu-rho-bald", *size) for study, sizes in SIZES.items() for size in sizes for model in MODELS
     ]
-    return [*found, *(Case("pool", "gp", "default", *size) for size in SIZES["pool"])]
+    return [*found, *(Case("pool", "gp", "tau-vr", *size) for size in SIZES["pool"])]
 
 
 def make_pool(folder: Path, rows: int, dimensions: int) -> Path:
@@ -118,7 +118,7 @@ def operations(model: Any, case: Case) -> tuple[float, float]:
         layers = case.dimensions * width + (model.depth - 1) * width**2
         return members * (2.0 * n * width + 2 * n**2), members * 2.0 * layers
     parts, n = len(model.hyperparameters_.weights), len(model.single_.x)
-    targets = 1000 if case.acquisition == "default" else 0
+    targets = 1000 if case.acquisition == "tau-vr" else 0
     return 2.0 * parts * (n + targets) * case.dimensions + 2 * n**2 + 2 * n * targets, 0.0
 
 
