@@ -107,15 +107,25 @@ class Prior:
         return np.array([lengthscale] * (2 * self.dimension) + [0.7, 0.7, 0.7, 1.0, 1.0, 1.0, 1.0])
 
     def starts(self, x: Array, arm: Treatment, y: Array) -> list[Array]:
-        """Return where to start the search: the centre, and a rougher, less noisy surface with a larger effect part.
+        """Return where to start the search.
 
-        With few labels the evidence often has a mode where noise explains everything; one start finds only that.
+        The centre; a rougher, less noisy surface with a larger effect part, since with few labels the evidence often
+        has a mode where noise explains everything; and that surface mirrored, so that what raises outcomes in one arm
+        lowers them in the other: the evidence has a mode for each sign, and a search does not cross from one to the
+        other.
         """
         rough = self.centre
         rough[-7 - 2 * self.dimension : -7] -= 1.0
         rough[-5] += 0.5
         rough[-2:] -= 1.5
-        return [self.centre, rough]
+        mirrored = rough.copy()
+        mirrored[self._sign] *= -1
+        return [self.centre, rough, mirrored]
+
+    @property
+    def _sign(self) -> int:
+        """Where the weight in arm 1 of the largest shared part is."""
+        return -6
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
@@ -160,9 +170,13 @@ class IndexPrior(Prior):
         return np.concatenate([[each] * self.dimension, [0.3, 0.3, 0.7, 0.7, 0.7], general])
 
     def starts(self, x: Array, arm: Treatment, y: Array) -> list[Array]:
-        """Return where to start the search: along the direction in which outcomes grow, smooth or rough."""
+        """Return where to start the search: as without an index, along the direction in which outcomes grow."""
         direction = _direction(x, arm, y)
         return [np.concatenate([direction, start[self.dimension :]]) for start in super().starts(x, arm, y)]
+
+    @property
+    def _sign(self) -> int:
+        return self.dimension + 3
 
     @property
     def tangent_precision(self) -> Array:

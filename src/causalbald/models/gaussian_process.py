@@ -31,7 +31,7 @@ _SCOUT_ITERATIONS = 20
 class GaussianProcess(CateEstimator):
     """Gaussian process with a part shared between arms and a part for the effect, one lengthscale per covariate.
 
-    Hyper-parameters maximise the exact evidence times weak priors (L-BFGS from two starts), beyond ``max_exact``
+    Hyper-parameters maximise the exact evidence times weak priors (L-BFGS from three starts), beyond ``max_exact``
     labels the collapsed bound. Needs no validation data. Exact beliefs per unit; beliefs about averages and
     batches use the labelled points and ``sites`` units of the pool.
 
@@ -44,7 +44,7 @@ class GaussianProcess(CateEstimator):
     inducing : int
         Labels on which the search for hyper-parameters starts, and which stand for all beyond ``max_exact``.
     max_iter : int
-        Limit on L-BFGS iterations from the better of two starts.
+        Limit on L-BFGS iterations from the best of three starts.
     hyper_uncertainty : bool
         Whether the belief allows for hyper-parameters that are not known exactly, up to ``max_exact`` labels.
     random_state : int
