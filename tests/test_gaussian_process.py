@@ -168,6 +168,19 @@ def test_effect_is_learned_and_intervals_are_honest() -> None:
     assert np.mean((lower <= truth) & (truth <= upper)) > 0.85
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_arms_that_go_opposite_ways_are_understood_from_few_labels(seed: int) -> None:
+    """With one sign to start from, the search often ends where noise explains a surface that is rough in both arms."""
+    rng = np.random.default_rng(seed)
+    x, t = rng.uniform(-3, 3, size=(50, 1)), np.arange(50) % 2
+    surface = (2 * t - 1) * 2 * np.sin(3 * x[:, 0]) + 0.5 * x[:, 0]
+    model = GaussianProcess().fit(surface + 0.5 * rng.normal(size=50), t, X=x)
+    shared = model.hyperparameters_.weights[0]
+    assert shared[0] * shared[1] < 0
+    grid = np.linspace(-2.5, 2.5, 50)[:, None]
+    assert np.sqrt(np.mean((model.effect(grid) - 4 * np.sin(3 * grid[:, 0])) ** 2)) < 1.0
+
+
 def test_conformance() -> None:
     check_model(GaussianProcess())
 
