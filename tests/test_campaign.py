@@ -87,7 +87,7 @@ def test_a_batch_is_that_of_the_model_and_the_rule_by_hand(fresh: Campaign) -> N
     y = STUDY["truth_y"].to_numpy()[where]
     model = GaussianProcess(random_state=0).fit(y, pool.arm[where], X=pool.x[where], pool=pool.x)
     expected = selection.select_greedy(
-        model.posterior(pool.x), pool.arm, "mu-rho-bald", 4, excluded=where, rng=generator(0, "ask", 3)
+        model.posterior(pool.x), pool.arm, "tau-vr", 4, excluded=where, rng=generator(0, "ask", 3)
     )
     assert fresh.ask(4)["patient"].tolist() == STUDY["patient"].to_numpy()[expected].tolist()
 

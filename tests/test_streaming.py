@@ -286,7 +286,7 @@ def test_a_scorer_needs_no_positions() -> None:
     assert (np.abs(got[goal.positions] - expected[goal.positions]) > 1e-6).any()
 
 
-@pytest.mark.parametrize("name", ["tau-vr", "epig-tau", "epig-mu", "regret"])
+@pytest.mark.parametrize("name", ["tau-vr", "epig-tau", "epig-mu", "regret", "default"])
 def test_links_to_targets_score_as_a_joint_belief_through_everyone_does(name: str) -> None:
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(60, 4)), np.arange(60) % 2

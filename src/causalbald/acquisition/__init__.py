@@ -14,10 +14,9 @@ from causalbald.acquisition.paper import (
     tau_bald,
     type_s,
 )
-from causalbald.acquisition.recommended import default
 from causalbald.acquisition.registry import Acquisition, Targets, get, names, register, score
 from causalbald.acquisition.rivals import fccm, lcmd, macal, qhte
-from causalbald.acquisition.targeted import epig_mu, epig_tau, regret, tau_vr
+from causalbald.acquisition.targeted import default, epig_mu, epig_tau, regret, tau_vr
 
 __all__ = [
     "Acquisition",

@@ -76,6 +76,12 @@ def regret(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> A
     return _over_targets(posterior, treatment, targets, gain)
 
 
+@register("default", batch="auto", linked=True)
+def default(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
+    """What we recommend: tau-vr, one unit after the other where the model can tell how units hang together."""
+    return tau_vr(posterior, treatment, targets=targets)
+
+
 class _Goal:
     """What is believed of the targets."""
 
