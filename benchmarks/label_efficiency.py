@@ -26,7 +26,7 @@ DATASETS = ("synthetic", "synthetic-bimodal", "ihdp", "ihdp-cov")
 TARGETED = ("tau-vr", "epig-tau", "epig-mu", "regret")
 RIVALS = ("qhte", "macal", "lcmd", "fccm")
 PARTS = {
-    "choice": [Plan(DATASETS, ("auto",), ("mu-rho-bald", "tau-vr", "epig-tau"), batch="greedy")],
+    "choice": [Plan(DATASETS, ("auto",), ("mu-rho-bald", "tau-vr"), batch="greedy")],
     "default": [Plan(DATASETS, ("auto",), ("default", "random"))],
     "paper": [Plan(("synthetic-bimodal",), ("due",), ("mu-rho-bald",), ("paper",))],
     "gp": [
