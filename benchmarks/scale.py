@@ -234,7 +234,8 @@ def draw(output: Path) -> None:
                         rows[axis], rows[name], style, marker="o", ms=4, color=colours[str(model)], label=label
                     )
             panel.set(xlabel=f"{axis} of the pool" if study == "pool" else axis, ylabel="seconds")
-            panel.legend(fontsize=8)
+            if study != "dimensions":  # the same lines as by labels
+                panel.legend(fontsize=8)
         figure.savefig(output, metadata={"Date": None})
 
 
