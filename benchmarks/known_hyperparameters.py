@@ -1,7 +1,6 @@
 """How much of the error on the synthetic data comes from hyper-parameters that few labels cannot tell?
 
     python benchmarks/known_hyperparameters.py            # goes on where it stopped
-    python benchmarks/known_hyperparameters.py --table    # as Markdown
 
 The labels that greedy mu-rho-BALD buys are given to a Gaussian process twice: once it learns its hyper-parameters from
 them, once it has those that 1,500 random labels of the same pool teach. What error is left with the latter no better
@@ -10,7 +9,6 @@ treatment of hyper-parameters can take away. Seeds 1000 to 1007.
 
 from __future__ import annotations
 
-import argparse
 from itertools import chain
 from pathlib import Path
 
@@ -52,19 +50,14 @@ def one_study(dataset: str, seed: int) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true")
     table = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=["data", "seed"])
-    if parser.parse_args().table:
-        print("| data | labels | seeds | learned | known |\n| --- | --- | --- | --- | --- |")
-        for (data, labels), group in table.groupby(["data", "labels"]):
-            print(f"| {data} | {labels} | {len(group)} | {group['learned'].mean():.2f} | {group['known'].mean():.2f} |")
-        return
     for dataset in DATASETS:
         for seed in SEEDS:
             if not ((table["data"] == dataset) & (table["seed"] == seed)).any():
                 table = pd.concat([table, one_study(dataset, seed)]) if len(table) else one_study(dataset, seed)
                 table.to_csv(RESULTS, index=False)
+    groups = table.groupby(["data", "labels"])
+    print(groups[["learned", "known"]].mean().round(2).assign(seeds=groups.size()).to_string())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 Our default (model `auto`, acquisition `default`, every outcome paid for) is compared with the paper's method (`due`,
 mu-rho-bald, softmax with temperature 0.25, stopped on free validation outcomes) on the seeds that both have. What we
-recommend was chosen on seeds from 1000 up: `run --part choice --seeds 1000-1005`, kept in results/choice.
+recommend was chosen on seeds from 1000 up: `run --part choice --seeds 1000-1007`, kept in results/choice.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def compare() -> pd.DataFrame:
         ours = chosen(STUDY, dataset, "auto", "paid", "default")
         paper = pd.concat([chosen(folder, dataset, "due", "paper", "mu-rho-bald") for folder in (PAPER, STUDY)])
         seeds = sorted(set(ours["seed"]) & set(paper["seed"]))
-        ours, paper = (t[t["seed"].isin(seeds)] for t in (ours, paper))
-        last = int(min(ours["labels"].max(), paper["labels"].max())) if seeds else 0
         if not seeds:
             continue
+        ours, paper = (t[t["seed"].isin(seeds)] for t in (ours, paper))
+        last = int(min(ours["labels"].max(), paper["labels"].max()))
         ours, paper = (t[t["labels"] <= last].sort_values(["seed", "labels"]) for t in (ours, paper))
         needed = labels_to_match(ours, paper)
         half = ours[ours["labels"] == ours["labels"][ours["labels"] <= last / 2].max()].groupby("seed")["pehe"].mean()

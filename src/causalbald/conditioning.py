@@ -65,9 +65,8 @@ class Downdated:
         self._positions = np.empty(0, dtype=np.intp) if targets is None else targets.positions
         self._within = posterior.latent_covariance  # (N, K, K)
         self._taken: list[Array] = []  # s of each outcome, (N, K)
-        self._across: dict[
-            int | None, Array
-        ] = {}  # of own outcomes with targets under an arm, or their effects, (N, J)
+        # Covariances (N, J) of own outcomes with the targets' under an arm, or with their effects.
+        self._across: dict[int | None, Array] = {}
         self.belief = self._now()
 
     @property
