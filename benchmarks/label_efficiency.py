@@ -17,8 +17,7 @@ import pandas as pd
 
 from causalbald.experiments import Plan, Store, TrialSpec, run
 from causalbald.experiments.plan import PAPER_ACQUISITIONS, parse_seeds
-from causalbald.experiments.summary import paired_interval
-from causalbald.metrics import labels_to_match
+from causalbald.metrics import labels_to_match, paired_interval
 
 RESULTS = Path(__file__).parent.parent / "results"
 STUDY, PAPER, CHOICE = RESULTS / "study", RESULTS / "paper", RESULTS / "choice"

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 from scipy.stats import norm
+from scipy.stats import t as student
 from typer.testing import CliRunner
 
 from causalbald import acquisition, datasets, figures, metrics
@@ -145,6 +146,32 @@ def test_looks_differ_in_colour_and_in_grey() -> None:
     assert {name: many[name] for name in shipped} == shipped
 
 
+def test_paired_draws_ratios_of_areas_seed_by_seed() -> None:
+    trials = table(("random", "mu-bald", "tau-bald"))
+    own = trials[trials["acquisition"] == "random"].assign(acquisition="mu-bald")
+    factors = own["seed"].map(dict(enumerate((0.5, 0.5, 0.25, 1.0))))
+    trials = pd.concat([trials[trials["acquisition"] != "mu-bald"], own.assign(pehe=own["pehe"] * factors)])
+    trials = trials[(trials["acquisition"] != "tau-bald") | (trials["seed"] != 3)]
+    (axes,) = figures.paired(trials).axes
+    assert axes.get_title() == "one (3 seeds)"
+    place = [tick.get_text() for tick in axes.get_yticklabels()].index("mu-bald")
+    drawn_there = [line for line in axes.get_lines() if set(np.asarray(line.get_ydata())) == {place}]
+    bar, dot = (np.asarray(line.get_xdata(), dtype=float) for line in drawn_there)
+    logs = np.log([0.5, 0.5, 0.25])
+    reach = student.ppf(0.975, 2) * logs.std(ddof=1) / np.sqrt(3)
+    np.testing.assert_allclose(dot, np.exp(logs.mean()))
+    np.testing.assert_allclose(bar, np.exp([logs.mean() - reach, logs.mean() + reach]))
+    with pytest.raises(InputError, match="values above 0, but 'pehe' has others"):
+        figures.paired(trials.assign(pehe=trials["pehe"] - 0.6))
+
+
+def test_batch_rules_of_one_function_share_a_panel() -> None:
+    trials = table(("random", "mu-bald", "mu-bald, greedy"))
+    rule = np.where(trials["acquisition"] == "mu-bald, greedy", "greedy", "softmax")
+    (axes,) = figures.convergence(trials.assign(batch=rule)).axes
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}) == 3
+
+
 def test_overlap_draws_both_shares_and_where_random_ends() -> None:
     trials = table()
     top, bottom = figures.overlap(trials).axes
@@ -274,7 +301,7 @@ def command(*arguments: Any) -> None:
 
 def test_each_figure_of_trials_by_command(folder: Path, tmp_path: Path) -> None:
     few = ("--acquisition", "mu-bald", "--acquisition", "random", "--seed", 1)
-    for kind, suffix in (("convergence", "svg"), ("overlap", "pdf"), ("bias", "png")):
+    for kind, suffix in (("convergence", "svg"), ("overlap", "pdf"), ("paired", "svg"), ("bias", "png")):
         target = tmp_path / f"{kind}.{suffix}"
         command(kind, folder, "-o", target, "--step", 1)
         assert target.stat().st_size > 5000
@@ -311,12 +338,16 @@ def test_models_are_fitted_again_as_in_the_trial(folder: Path, tmp_path: Path, m
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("pie", "-o", "a.svg"), r"unknown figure 'pie'. There are:\n  observational: .*\n(  .*\n){5}  overlap: "),
+        (("pie", "-o", "a.svg"), r"unknown figure 'pie'. There are:\n  observational: .*\n(  .*\n){6}  overlap: "),
         (("bias", "-o", "a.svg"), "needs DIR: name a folder that `causalbald run --out`"),
         (("bias", "DIR", "-o", "a.gif"), "ends with .svg or .png or .pdf"),
         (("evolution", "DIR", "-o", "a.svg"), "ends with .gif"),
         (("overlap", "DIR", "-o", "/does/not/exist/a.svg"), "create it"),
         (("convergence", "DIR", "-o", "a.svg", "--error", "pe"), "choose --error of pehe, ate_error"),
+        (
+            ("paired", "DIR", "-o", "a.svg", "--baseline", "type-s"),
+            "'type-s' to compare with: choose --baseline of random",
+        ),
         (("convergence", "DIR", "-o", "a.svg", "--seed", "7"), "no trials with seed 7. There are: 0, 1"),
         (("evolution", "DIR", "-o", "a.gif"), "choose one or two by --acquisition, there are random, mu-bald"),
         (("bias", "DIR", "-o", "a.svg", "--step", "9"), "--step 9 is past the end: choose one of 0 to 2"),

@@ -11,7 +11,8 @@ from scipy import stats
 
 from causalbald._typing import Array
 from causalbald.errors import InputError
-from causalbald.experiments.summary import areas, paired_interval, summarise
+from causalbald.experiments.summary import summarise
+from causalbald.metrics import areas, paired_interval
 
 CURVES = {  # seed 0, 1, 2; errors at 10, 20, 40 labels
     "random": [[4.0, 3.0, 2.0], [5.0, 4.0, 4.0], [6.0, 3.0, 3.0]],

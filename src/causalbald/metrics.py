@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 
 from causalbald._random import generator
 from causalbald._typing import Array, Positions
@@ -46,6 +47,25 @@ def area_under_curve(labels: ArrayLike, error: ArrayLike) -> float:
     if len(x) < 2 or (np.diff(x) <= 0).any():
         raise InputError("labels must increase, with at least two points on the curve.")
     return float(np.trapezoid(y, x) / (x[-1] - x[0]))
+
+
+def areas(trials: pd.DataFrame, error: str = "pehe") -> pd.Series:
+    """Return the mean error over the label curve of each seed's trial."""
+    ordered = trials.sort_values("labels")
+    by_seed = {
+        seed: area_under_curve(rows["labels"], rows[error]) if len(rows) > 1 else rows[error].mean()
+        for seed, rows in ordered.groupby("seed")
+    }
+    return pd.Series(by_seed, dtype=float)
+
+
+def paired_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float, float]:
+    """Return mean, lower and upper end of the t-interval of paired differences; NaN ends for a single one."""
+    n, mean = len(differences), float(np.mean(differences))
+    if n < 2:
+        return mean, float("nan"), float("nan")
+    reach = float(stdtrit(n - 1, 1 - alpha / 2) * np.std(differences, ddof=1) / np.sqrt(n))
+    return mean, mean - reach, mean + reach
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,9 @@ from causalbald.campaign.setup import Preparation, prepare
 from causalbald.campaign.tables import read_table
 from causalbald.datasets import Benchmark, Split, hill
 from causalbald.errors import ApproximationWarning, InputError
-from causalbald.experiments.summary import areas, paired_interval
 from causalbald.experiments.trial import run_trial
 from causalbald.experiments.workers import local_pool
-from causalbald.metrics import LabelsNeeded, labels_to_match
+from causalbald.metrics import LabelsNeeded, areas, labels_to_match, paired_interval
 
 BASELINE = "random"
 _MOST_UNITS = 2000

@@ -42,6 +42,7 @@ class _Request:
     step: int | None
     every: int
     error: str
+    baseline: str
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,18 @@ def _cmnist(request: _Request) -> None:
 
 
 def _convergence(request: _Request) -> None:
-    from causalbald.experiments.spec import NAMES
     from causalbald.figures import convergence, paper_rows
 
-    table = _table(request)
-    columns = [c for c in table.columns if c not in (*NAMES, "key", "step", "labels")]
-    if request.error not in columns:
-        raise InputError(f"no error {request.error!r}: choose --error of {', '.join(columns)}.")
+    table = _table_with_error(request)
     label = _LABELS.get(request.error, request.error.replace("_", " "))
     rows = paper_rows(table["acquisition"])
     save_figure(convergence(table, error=request.error, label=label, rows=rows), request.output)
+
+
+def _paired(request: _Request) -> None:
+    from causalbald.figures import paired
+
+    save_figure(paired(_table_with_error(request), baseline=request.baseline, error=request.error), request.output)
 
 
 def _overlap(request: _Request) -> None:
@@ -162,6 +165,16 @@ def _table(request: _Request) -> pd.DataFrame:
     if gone:
         raise InputError(f"no trials of {gone[0]} are left: leave away --acquisition {gone[0]} or other conditions.")
     return table if request.step is None else table[table["step"] <= request.step]
+
+
+def _table_with_error(request: _Request) -> pd.DataFrame:
+    from causalbald.experiments.spec import NAMES
+
+    table = _table(request)
+    columns = [c for c in table.columns if c not in (*NAMES, "key", "step", "labels")]
+    if request.error not in columns:
+        raise InputError(f"no error {request.error!r}: choose --error of {', '.join(columns)}.")
+    return table
 
 
 def _trials(request: _Request, *, several_seeds: bool) -> list[_Trial]:
@@ -249,6 +262,11 @@ KINDS = {
         "runs/quick -o curves.svg",
         _convergence,
     ),
+    "paired": _Kind(
+        "error of all methods as a share of one method's, seed by seed",
+        "runs/quick -o paired.svg --baseline random",
+        _paired,
+    ),
     "evolution": _Kind(
         "the picture of bias after each step, animated, for one or two acquisition functions",
         "runs/quick -o growth.gif --dataset synthetic --acquisition mu-rho-bald --every 2",
@@ -275,7 +293,7 @@ _EXAMPLES = ["Examples:", *(f"causalbald figure {name} {kind.example}" for name,
 
 @app.command(help="\n\n".join(_HELP), epilog="\n\n".join(_EXAMPLES))
 def figure(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Which figure: one of the seven above.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Which figure: one of those above.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="File: .svg, .png or .pdf; evolution: .gif.")],
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="Folder that `causalbald run --out` has filled.")
@@ -287,7 +305,8 @@ def figure(
     seed: Annotated[list[int] | None, typer.Option(help="Only this seed; where one is drawn, the first.")] = None,
     step: Annotated[int | None, typer.Option(help="After this many batches, or up to there.", min=0)] = None,
     every: Annotated[int, typer.Option(help="evolution: only each so-manyth step.", min=1)] = 1,
-    error: Annotated[str, typer.Option(help="convergence: pehe, ate_error, coverage95, ...")] = "pehe",
+    error: Annotated[str, typer.Option(help="convergence, paired: pehe, ate_error, ...")] = "pehe",
+    baseline: Annotated[str, typer.Option(help="paired: method that others are compared with.")] = "random",
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for cmnist.")] = None,
 ) -> None:
     """Draw a figure."""
@@ -295,7 +314,7 @@ def figure(
         lines = "\n".join(f"  {name}: {known.what}" for name, known in KINDS.items())
         raise InputError(f"unknown figure {kind!r}. There are:\n{lines}")
     names = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
-    request = _Request(kind, folder, output, names, seed or [], step, every, error)
+    request = _Request(kind, folder, output, names, seed or [], step, every, error, baseline)
     _check_output(request)
     use_data_dir(data_dir)
     KINDS[kind].draw(request)

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
-from causalbald._typing import Array
 from causalbald._validation import check_alpha
 from causalbald.errors import InputError
-from causalbald.metrics import area_under_curve, labels_to_reach
+from causalbald.metrics import areas, labels_to_reach, paired_interval
 
 GROUP = ["dataset", "model", "track"]
 
@@ -104,16 +102,6 @@ def _errors(own: pd.DataFrame, end: int, error: str, goal: float | None, alpha: 
     }
 
 
-def areas(trials: pd.DataFrame, error: str = "pehe") -> pd.Series:
-    """Return the mean error over the label curve of each seed's trial."""
-    ordered = trials.sort_values("labels")
-    by_seed = {
-        seed: area_under_curve(rows["labels"], rows[error]) if len(rows) > 1 else rows[error].mean()
-        for seed, rows in ordered.groupby("seed")
-    }
-    return pd.Series(by_seed, dtype=float)
-
-
 def _against(own: pd.DataFrame, reference: pd.DataFrame, error: str, alpha: float) -> dict[str, float]:
     nothing = dict.fromkeys(("wins", "difference", "lower", "upper"), float("nan"))
     if reference.empty or own["acquisition"].iloc[0] == reference["acquisition"].iloc[0]:
@@ -123,12 +111,3 @@ def _against(own: pd.DataFrame, reference: pd.DataFrame, error: str, alpha: floa
         return nothing
     mean, lower, upper = paired_interval(gap, alpha)
     return {"wins": float(np.mean(gap < 0)), "difference": mean, "lower": lower, "upper": upper}
-
-
-def paired_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float, float]:
-    """Return mean, lower and upper end of the t-interval of paired differences; NaN ends for a single one."""
-    n, mean = len(differences), float(np.mean(differences))
-    if n < 2:
-        return mean, float("nan"), float("nan")
-    reach = float(stdtrit(n - 1, 1 - alpha / 2) * np.std(differences, ddof=1) / np.sqrt(n))
-    return mean, mean - reach, mean + reach

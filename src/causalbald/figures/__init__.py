@@ -10,6 +10,7 @@ from causalbald.figures.convergence import convergence, paper_rows
 from causalbald.figures.datasets import digits, draw_benchmark, observational
 from causalbald.figures.evolution import Study, evolution
 from causalbald.figures.overlap import overlap
+from causalbald.figures.paired import paired
 from causalbald.figures.style import ARM_COLOURS, Look, look, looks
 from causalbald.figures.support import draw_balance, draw_support
 
@@ -34,6 +35,7 @@ __all__ = [
     "looks",
     "observational",
     "overlap",
+    "paired",
     "paper_rows",
     "refit",
 ]

@@ -17,7 +17,7 @@ BASELINES = ("random", "propensity", "type-s")
 PROPOSED = "mu-rho-bald"
 MAX_PANELS = 6
 # Columns whose values do not mix in one panel, where a table has them.
-_PANEL = ("dataset", "model", "track", "batch")
+_PANEL = ("dataset", "model", "track")
 # An axis is logarithmic where the largest mean is that many times the smallest.
 _LOG_FROM = 6.0
 
@@ -31,7 +31,7 @@ def convergence(
 ) -> Figure:
     """Draw the label curves of trials, one line per acquisition function.
 
-    There is a column of panels per data set, and per model, track and batch rule where the table holds several. Within
+    There is a column of panels per data set, and per model and track where the table holds several. Within
     a panel all means are over the same seeds, those that every function shown there has; the title says how many.
 
     Parameters

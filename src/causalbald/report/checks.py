@@ -19,9 +19,9 @@ from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.diagnostics import balance_table, common_support, representativeness, separation
-from causalbald.experiments.summary import paired_interval
 from causalbald.figures.campaign import draw_audit
 from causalbald.figures.support import draw_balance, draw_support
+from causalbald.metrics import paired_interval
 from causalbald.report.page import figure_svg
 from causalbald.report.text import visible
 
