@@ -102,6 +102,8 @@ def test_log_density_of_outcomes() -> None:
     events = np.array([0.0, 1.0, 0.0, 1.0])
     chance = binary.expected[np.arange(4), t]
     np.testing.assert_allclose(np.exp(binary.log_density(t, events)), np.where(events == 1, chance, 1 - chance))
+    sure = Posterior(np.full((1, 2), 12.0), np.zeros((1, 2, 1)), np.zeros((1, 2, 2)), np.array(0.0), "probit")
+    np.testing.assert_allclose(sure.log_density([0], [0.0]), stats.norm.logcdf(-12.0))
 
 
 def test_weights_of_a_mixture_are_checked() -> None:

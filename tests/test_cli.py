@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from causalbald import acquisition, testing
 from causalbald._registry import PLUGINS_VARIABLE
 from causalbald.cli.app import app, main
+from causalbald.cli.output import print_records
+from causalbald.errors import InputError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 COMMANDS = [
@@ -85,6 +87,23 @@ def test_trial_prints_a_table_or_json_and_writes_csv(tmp_path: Path) -> None:
     assert [len(row["acquired"]) for row in rows] == [10, 5]
     assert pd.read_csv(target)["pehe"].tolist() == pytest.approx([row["pehe"] for row in rows])
     assert run("trial", *SHORT).splitlines()[0].split(",")[:3] == ["step", "labels", "pehe"]
+
+
+def test_json_has_no_numbers_that_json_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    print_records([{"wins": float("nan"), "needed": float("inf"), "seeds": 3}], as_json=True)
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == [
+        {"wins": None, "needed": None, "seeds": 3}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("import numpy\nx = nothing\n", "line 2: NameError"), ("def f(:\n", "line 1: Syn")]
+)
+def test_mistakes_in_a_plugin_are_said_to_be_there(text: str, said: str, tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(text)
+    with pytest.raises(InputError, match=f"mine.py', {said}.*Mend the file"):
+        CliRunner().invoke(app, ["--plugin", str(plugin), "acquisitions"], catch_exceptions=False)
 
 
 def test_mistakes_are_one_line_with_the_remedy(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:

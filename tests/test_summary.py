@@ -66,6 +66,20 @@ def test_a_row_by_hand() -> None:
     assert random["needed"].startswith("40 [")
 
 
+def test_labels_needed_are_of_the_baseline_of_the_same_seeds() -> None:
+    """The error to be reached is that of the seeds drawn: with pairs that differ by a factor it is always reached."""
+    own = [[3.0 * s, 1.0 * s, 0.5 * s] for s in (0.1, 0.7, 1.0, 4.0)]
+    random = [[3.0 * s, 2.0 * s, 1.0 * s] for s in (0.1, 0.7, 1.0, 4.0)]
+    base, mine = rows_of(summarise(make_trials({"random": random, "mine": own})))
+    assert mine["needed"] == "20 [20, 20]"
+    assert base["needed"] == "40 [40, 40]"
+
+
+def test_two_trials_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match=r"more than one trial of dataset d, model m, .* acquisition mine, seed 2"):
+        summarise(pd.concat([make_trials(), make_trials().query("acquisition == 'mine' and seed == 2")]))
+
+
 def test_judged_at_fewer_labels_and_another_target() -> None:
     _, mine = rows_of(summarise(make_trials(), labels=20, target=1.0))
     assert mine["mean"] == pytest.approx(8 / 3)

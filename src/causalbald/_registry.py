@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 from zlib import crc32
 
-from causalbald.errors import InputError, PluginWarning, UnknownNameError
+from causalbald.errors import CausalBaldError, InputError, PluginWarning, UnknownNameError
 
 PLUGINS_VARIABLE = "CAUSALBALD_PLUGINS"
 T = TypeVar("T")
@@ -104,9 +105,18 @@ def load_plugin_files() -> None:
         sys.modules[module_name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception:
+        except Exception as error:
             del sys.modules[module_name]
-            raise
+            if isinstance(error, CausalBaldError):
+                raise
+            raise InputError(f"plugin file {part!r}{_line(error, path)}: {error!r}. Mend the file.") from error
+
+
+def _line(error: Exception, path: Path) -> str:
+    """Return in words which line of a file went wrong."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    return "" if line is None else f", line {line}"
 
 
 def _origin(item: object) -> str:

@@ -21,7 +21,7 @@ from causalbald._validation import (
 from causalbald.acquisition.registry import Batch
 from causalbald.models.base import CHUNK, CateEstimator
 from causalbald.scoring import Block, Scorer
-from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy
+from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy, spendable
 
 SHORTLIST = 4096
 _FEW = 2048
@@ -218,9 +218,7 @@ def shortlisted(scores: Array, limit: int, temperature: float, rng: np.random.Ge
 
 def affordable(chosen: Positions, price: Array | None, budget: float | None) -> Positions:
     """Return which of the chosen can be paid, first come first served."""
-    if budget is None:
-        return np.arange(len(chosen))
-    kept, left = [], budget
+    kept, left = [], spendable(budget)
     for k, unit in enumerate(chosen):
         cost = 1.0 if price is None else float(price[unit])
         if cost <= left:

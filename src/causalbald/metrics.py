@@ -68,6 +68,17 @@ def paired_interval(differences: Array, alpha: float = 0.05) -> tuple[float, flo
     return mean, mean - reach, mean + reach
 
 
+def check_one_trial_each(trials: pd.DataFrame, names: list[str]) -> None:
+    """Refuse a table in which two trials have the same ``names``: they could not be told apart."""
+    repeated = trials[trials.duplicated([*names, "labels"])]
+    if len(repeated):
+        which = ", ".join(f"{name} {repeated.iloc[0][name]}" for name in names)
+        raise InputError(
+            f"more than one trial of {which}: their settings differ. Keep trials with different settings in folders of "
+            "their own."
+        )
+
+
 @dataclass(frozen=True)
 class LabelsNeeded:
     """Labels after which the mean error over seeds stays at or below a target; infinite if it never does.

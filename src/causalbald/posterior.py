@@ -298,9 +298,10 @@ class Posterior:
         units = np.arange(len(self))
         arm = check_treatment(treatment, len(self))
         y = check_vector(outcome, "outcome", len(self))
-        mean = self.expected[units, arm]
         if self.link == "probit":
-            return np.asarray(np.log(np.where(y > 0, mean, 1 - mean)))
+            index = self._probit_index[units, arm]
+            return np.asarray(log_ndtr(np.where(y > 0, index, -index)))
+        mean = self.mean[units, arm]
         variance = self.variance[units, arm] + self.noise[units, arm]
         return np.asarray(-0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance))
 

@@ -122,7 +122,7 @@ def select_greedy(
     state = conditioned(posterior, arm, function, targets)
     for position in waiting:
         state.measure(int(position))
-    price, left = _price(cost, len(posterior)), np.inf if budget is None else budget
+    price, left = _price(cost, len(posterior)), spendable(budget)
     chosen: list[int] = []
     while len(chosen) < size and not (closed := closed | (price > left)).all():
         scores = function(state.belief, arm, propensity=propensity, targets=state.targets, rng=rng)
@@ -134,6 +134,11 @@ def select_greedy(
         if len(chosen) < size:
             state.measure(pick)
     return np.asarray(chosen, dtype=np.intp)
+
+
+def spendable(budget: float | None) -> float:
+    """Return what may be spent, with room for the rounding of sums of prices; everything without a budget."""
+    return np.inf if budget is None else budget * (1 + 1e-9)
 
 
 def _price(cost: ArrayLike | None, units: int) -> Array:

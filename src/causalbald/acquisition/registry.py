@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from causalbald._registry import Registry
+from causalbald._scaling import column_scale
 from causalbald._typing import Array, Positions
 from causalbald._validation import (
     check_inputs,
@@ -163,10 +164,9 @@ class Acquisition:
 
 
 def _standardised(x: Array) -> Array:
-    """Return covariates with mean 0 and standard deviation 1 over the pool; constant ones are 0."""
-    # Rounding gives a constant column a tiny standard deviation, by which it must not be divided.
+    """Return covariates in standard units over the pool; constant ones are 0."""
     varies = x.max(axis=0) > x.min(axis=0)
-    return np.where(varies, x - x.mean(axis=0), 0.0) / np.where(varies, x.std(axis=0), 1.0)
+    return np.where(varies, x - x.mean(axis=0), 0.0) / column_scale(x)
 
 
 _REGISTRY: Registry[Acquisition] = Registry("acquisition", "acquisition")

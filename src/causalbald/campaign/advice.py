@@ -15,6 +15,7 @@ from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.conditioning import Downdated
+from causalbald.selection import spendable
 
 # Below these, another batch is unlikely to change what is done.
 _LITTLE_GAIN = 0.02
@@ -52,28 +53,37 @@ def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Call
         return Advice("go on", ("there are too few outcomes yet for a model.",), left=left)
     known = belief()
     now = known.summary()
-    size = min(size, available)
     drift, settled = _drift(state, now["policy"]), now["settled"]
     reasons = [f"for {settled:.0%} of people it is settled at 95 % whether the treatment is worthwhile."]
     after_pending = after_next = gain = None
     if loop.batch_rule(known.model, pool.x) == "greedy":  # five members cannot say what further outcomes would teach
-        after_pending, after_next = _errors(known, state, size)
+        after_pending, after_next, size = _errors(known, state, min(size, available), left)
         gain = 1 - after_next / after_pending if after_pending > 0 else 0.0
+        waiting = f", which it will be once {len(state.pending)} pending outcomes are told," if state.pending else ""
         reasons.append(
-            f"{size} more measurements are expected to cut the error of effects from {after_pending:.3g} to "
+            f"{size} more measurements are expected to cut the error of effects from {after_pending:.3g}{waiting} to "
             f"{after_next:.3g} ({gain:.0%})."
         )
     if drift is not None:
         reasons.append(f"the recommendation has changed for {drift:.0%} of people over the last {_BATCHES} batches.")
     if left is not None:
         reasons.append(f"{left:g} of the budget of {settings.budget:g} is left.")
-    verdict = _verdict(gain, settled, drift, left, available)
+    broke = left is not None and _cheapest(state, pool) > spendable(left)
+    verdict = "stop: the budget is spent" if broke else _verdict(gain, settled, drift, available)
     return Advice(verdict, tuple(reasons), now["expected_error"], after_pending, after_next, settled, drift, left)
 
 
-def _verdict(gain: float | None, settled: float, drift: float | None, left: float | None, available: int) -> str:
-    if available == 0 or (left is not None and left <= 0):
-        return "stop: nobody is left to measure" if available == 0 else "stop: the budget is spent"
+def _cheapest(state: State, pool: Pool) -> float:
+    """Return what the next measurement costs at least."""
+    if pool.cost is None:
+        return 1.0
+    closed = pool.units.positions(state.closed)
+    return float(np.delete(pool.cost, closed).min(initial=np.inf))
+
+
+def _verdict(gain: float | None, settled: float, drift: float | None, available: int) -> str:
+    if available == 0:
+        return "stop: nobody is left to measure"
     if settled >= _MOSTLY_SETTLED and drift is not None and drift <= _LITTLE_DRIFT:
         return "consider stopping: what to do is settled for nearly everyone, and no longer changes"
     if gain is not None and gain <= _LITTLE_GAIN and drift is not None and drift <= _LITTLE_DRIFT:
@@ -82,11 +92,12 @@ def _verdict(gain: float | None, settled: float, drift: float | None, left: floa
 
 
 @one_thread()
-def _errors(belief: Belief, state: State, size: int) -> tuple[float, float]:
-    """Return the expected error after pending outcomes, and after the next batch, over the sample of the pool."""
+def _errors(belief: Belief, state: State, size: int, left: float | None) -> tuple[float, float, int]:
+    """Return the expected error after pending outcomes, after the next batch, and how many that batch would have."""
     pool, settings = belief.pool, belief.settings
     pending = np.sort(pool.units.positions(state.pending))
-    batch = propose(state, pool, settings, size, None, lambda: belief) if size else None
+    money = left is None or left > 0
+    batch = propose(state, pool, settings, size, left, lambda: belief) if size and money else None
     chosen = pool.units.positions([u["id"] for u in batch.units]) if batch else np.empty(0, dtype=np.intp)
     rows = np.unique(np.concatenate([belief.sample, pending, chosen]))
     after = Downdated(belief.model.posterior(pool.x[rows]), pool.arm[rows], None)
@@ -96,7 +107,7 @@ def _errors(belief: Belief, state: State, size: int) -> tuple[float, float]:
         for position in np.searchsorted(rows, group):
             after.measure(int(position))
         errors.append(float(np.sqrt(after.belief.effect_variance[here].mean())))
-    return errors[0], errors[1]
+    return errors[0], errors[1], len(chosen)
 
 
 def _drift(state: State, policy: str) -> float | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from causalbald import acquisition, loop
 from causalbald._random import generator
+from causalbald._scaling import column_scale
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_int, check_number
@@ -20,6 +21,7 @@ from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.diagnostics.support import is_outside
 from causalbald.errors import InputError
+from causalbald.selection import spendable
 
 _ENOUGH_TO_CLUSTER = 20_000
 
@@ -60,7 +62,7 @@ def limits(
         raise InputError("everyone has been measured, asked for or withdrawn: nobody is left to ask for.")
     if n is None:
         cheapest = 1.0 if pool.cost is None else float(pool.cost.min())
-        size = size if budget is None else int(min(money) / cheapest)
+        size = size if budget is None else int(spendable(min(money)) / cheapest)
         size = min(size, open_units)
     return size, min(money) if money else None
 
@@ -73,11 +75,11 @@ def propose(
     rng = generator(settings.seed, "ask", len(state.rounds) + 1)
     pending, measured = (np.sort(pool.units.positions(units)) for units in (state.pending, state.outcomes))
     with one_thread():
-        audits = _audits(state, settings, available, size, pool.cost, budget, rng)
+        audits, probability = _audits(state, settings, available, size, pool.cost, budget, rng)
         left = None if budget is None else budget - _price(pool, audits)
         rest, waiting = np.setdiff1d(available, audits), np.concatenate([pending, audits])
         offer = _Offer(rest, size - len(audits), waiting, measured, left, rng)
-        drawn = _audit_entries(pool, audits, len(available))
+        drawn = _audit_entries(pool, audits, len(available), probability)
         if lacking_arm(state, pool) is not None:
             return Proposal(_ranked(drawn + _first_batch(pool, settings, offer)), None)
         current = belief()
@@ -102,8 +104,7 @@ def _first_batch(pool: Pool, settings: Settings, offer: _Offer) -> list[dict[str
     """
     known = np.concatenate([offer.waiting, offer.measured])
     quota = _quota(pool.arm[known], pool.arm[offer.available], offer.size)
-    scale = pool.x.std(axis=0)
-    z = (pool.x - pool.x.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    z = (pool.x - pool.x.mean(axis=0)) / column_scale(pool.x)
     chosen, why = [], []
     for arm, count in enumerate(quota):
         own, taken = (units[pool.arm[units] == arm] for units in (offer.available, known))
@@ -138,6 +139,8 @@ def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
         budget=offer.budget,
         scores=scores,
     )
+    if not len(chosen):
+        return []
     if scores is None:
         return _entries(pool, chosen, "covariates", [f"chosen by {function.name}: {function.summary}"] * len(chosen))
     entries = _entries(pool, chosen, "score", _explain(belief, scores, offer.available, chosen))
@@ -152,18 +155,21 @@ def _audits(
     cost: Array | None,
     budget: float | None,
     rng: np.random.Generator,
-) -> Positions:
-    """Return units drawn at random, so that their share of all units asked for so far is the one wanted."""
+) -> tuple[Positions, float | None]:
+    """Return units drawn at random, so that their share of all units asked for so far is the one wanted.
+
+    Also the probability with which each was drawn, unless money was short: dear units are then drawn less often.
+    """
     if not settings.audit:
-        return np.empty(0, dtype=np.intp)
+        return np.empty(0, dtype=np.intp), None
+    price = np.ones(len(available)) if cost is None else cost[available]
+    if budget is not None:
+        size = min(size, int(np.searchsorted(np.cumsum(np.sort(price)), spendable(budget), side="right")))
     so_far = sum(unit["by"] == "audit" for r in state.rounds for unit in r["units"])
-    count = min(size, int(settings.audit * (state.asked + size) + 1e-9) - so_far)
-    drawn: Positions = rng.choice(available, size=max(0, count), replace=False)
-    if budget is None:
-        return drawn
-    price = np.ones(len(drawn)) if cost is None else cost[drawn]
-    paid: Positions = drawn[np.cumsum(price) <= budget]
-    return paid
+    count = max(0, min(size, int(settings.audit * (state.asked + size) + 1e-9) - so_far))
+    drawn = rng.choice(len(available), size=count, replace=False)
+    paid = drawn[np.cumsum(price[drawn]) <= spendable(budget)]
+    return available[paid], count / len(available) if len(paid) == count else None
 
 
 def _quota(known: Positions, available: Positions, size: int) -> tuple[int, int]:
@@ -237,13 +243,15 @@ def _entries(pool: Pool, chosen: Positions, by: str, why: Sequence[str]) -> list
     return [entry | {"cost": float(cost)} for entry, cost in zip(entries, pool.cost[chosen], strict=True)]
 
 
-def _audit_entries(pool: Pool, audits: Positions, available: int) -> list[dict[str, Any]]:
+def _audit_entries(pool: Pool, audits: Positions, available: int, probability: float | None) -> list[dict[str, Any]]:
     words = f"drawn at random as an audit: {len(audits)} of {available} people"
     entries = _entries(pool, audits, "audit", [words] * len(audits))
-    return [entry | {"probability": len(audits) / available} for entry in entries]
+    return entries if probability is None else [entry | {"probability": probability} for entry in entries]
 
 
 def _with_effects(entries: list[dict[str, Any]], belief: Belief) -> list[dict[str, Any]]:
+    if not entries:
+        return []
     where = belief.pool.units.positions([e["id"] for e in entries])
     found = belief.effects(belief.pool.x[where])
     columns = (found.mean, found.lower, found.upper)

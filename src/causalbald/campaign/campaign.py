@@ -199,12 +199,14 @@ class Campaign:
                 return self._frame(batch_table(self.settings, self.pool.units, [self._state.rounds[-1]]))
 
     def _record(self, body: dict[str, Any]) -> bool:
-        """Record a batch unless other processes have asked for, or measured, one of its units meanwhile."""
-        units = [u["id"] for u in body["units"]]
+        """Record a batch unless others have asked for, or measured, one of its units or spent the money meanwhile."""
+        units, price = [u["id"] for u in body["units"]], sum(u.get("cost", 1.0) for u in body["units"])
+
+        from causalbald.selection import spendable
 
         def decide(new: list[Event]) -> list[Draft]:
             state = self._advance(new)
-            if state.closed.intersection(units):
+            if state.closed.intersection(units) or state.spent + price > spendable(self.settings.budget):
                 return []
             return [Draft("asked", body | {"round": len(state.rounds) + 1})]
 
@@ -262,7 +264,9 @@ class Campaign:
         return self._mark("failed", units, reason)
 
     def _mark(self, kind: str, units: Any, reason: str) -> int:
-        if not isinstance(reason, str) or (kind == "withdrawn" and not reason.strip()):
+        if not isinstance(reason, str):
+            raise InputError(f"a reason is a text, got {reason!r}: reason='moved away' (--reason).")
+        if kind == "withdrawn" and not reason.strip():
             raise InputError("a withdrawal needs a reason, for the record: reason='moved away' (--reason).")
         ids = units_of(units, self.settings, self.pool.units)
         marked: list[str] = []

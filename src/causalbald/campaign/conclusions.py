@@ -54,6 +54,8 @@ def scores(belief: Belief, state: State, ids: Sequence[str] | None) -> pa.Table:
     """Return id, score, beats (share of those left with a lower score), effect and interval; best first."""
     pool, settings = belief.pool, belief.settings
     left = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
+    if ids is None and not len(left):
+        raise InputError("everyone has been measured, asked for or withdrawn: nobody is left to score.")
     rng = generator(settings.seed, "score", len(state.rounds))
     found = belief.scores(rng)
     where = _where(pool, ids, left)

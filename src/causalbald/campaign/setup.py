@@ -18,6 +18,7 @@ from causalbald.campaign.events import Draft, versions
 from causalbald.campaign.pool import pool_parts
 from causalbald.campaign.settings import Settings, Value
 from causalbald.campaign.tables import column, read_table
+from causalbald.campaign.telling import check_binary
 from causalbald.campaign.units import Units, id_text
 from causalbald.errors import InputError
 
@@ -187,6 +188,7 @@ def _known_outcomes(table: pa.Table, settings: Settings, units: Units) -> dict[s
         return {}
     values = to_numbers(column(table, settings.outcome, "outcome"), settings.outcome)
     known = np.flatnonzero(~np.isnan(values))
+    check_binary(values[known], units.at(known), settings)
     return dict(zip(units.at(known), values[known].tolist(), strict=True))
 
 

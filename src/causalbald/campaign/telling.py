@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from causalbald._typing import Array
 from causalbald.campaign.columns import to_numbers
 from causalbald.campaign.events import Draft
 from causalbald.campaign.settings import Settings
@@ -74,13 +75,19 @@ def outcomes_of(source: Any, settings: Settings, units: Units) -> Outcomes:
     there = ~np.isnan(values)
     if not there.any():
         raise InputError(f"{found.name} has no outcome in column {settings.outcome!r}: fill in at least one.")
-    if settings.outcome_type == "binary" and not np.isin(values[there], (0.0, 1.0)).all():
-        bad = int(np.flatnonzero(there & ~np.isin(values, (0.0, 1.0)))[0])
-        raise InputError(
-            f"outcome {settings.outcome!r} must be 0 or 1 in this campaign, but is {values[bad]:g} for {ids[bad]!r}."
-        )
+    check_binary(values, ids, settings)
     told = {unit: float(value) for unit, value, known in zip(ids, values, there, strict=True) if known}
     return Outcomes(told, int((~there).sum()))
+
+
+def check_binary(values: Array, ids: Sequence[str], settings: Settings) -> None:
+    """Refuse outcomes other than 0, 1 and none in a campaign with binary ones."""
+    bad = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
+    if settings.outcome_type == "binary" and len(bad):
+        raise InputError(
+            f"outcome {settings.outcome!r} must be 0 or 1 in this campaign, but is {values[bad[0]]:g} for "
+            f"{ids[bad[0]]!r}."
+        )
 
 
 def units_of(source: Any, settings: Settings, units: Units) -> list[str]:

@@ -31,7 +31,7 @@ stderr = Console(stderr=True, emoji=False)
 def print_records(records: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:
     """Print rows as JSON, as a table on a terminal, and as CSV when piped."""
     if as_json:
-        sys.stdout.write(json.dumps([dict(r) for r in records], indent=2, default=str) + "\n")
+        print_json([dict(r) for r in records])
         return
     columns = list(records[0]) if records else []
     if not sys.stdout.isatty():

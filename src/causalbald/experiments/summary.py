@@ -9,7 +9,7 @@ import pandas as pd
 
 from causalbald._validation import check_alpha
 from causalbald.errors import InputError
-from causalbald.metrics import areas, labels_to_reach, paired_interval
+from causalbald.metrics import areas, check_one_trial_each, labels_to_match, labels_to_reach, paired_interval
 
 GROUP = ["dataset", "model", "track"]
 
@@ -37,7 +37,7 @@ def summarise(
     labels : int, optional
         How many labels to judge at; by default as many as all trials of a group have.
     target : float, optional
-        Error to be reached; by default the baseline's mean error at ``labels``.
+        Error to be reached; by default the baseline's mean error at ``labels``, over the seeds that both have.
     alpha : float
         Intervals are 1 - alpha.
     timings : bool
@@ -48,23 +48,24 @@ def summarise(
     DataFrame
         ``dataset, model, track, acquisition, seeds, labels``; ``mean``, ``se`` and ``median`` of the error there;
         ``area``, the mean error over the curve up to there; ``needed``, labels after which the mean curve stays at or
-        below the target, with a bootstrap interval; and against the baseline, over the seeds that both have:
-        ``wins``, the share of seeds with the smaller area, and ``difference`` of areas with its t-interval
-        ``lower, upper`` (negative: better than the baseline).
+        below the target, with an interval from a bootstrap over (pairs of) trials; and against the baseline, over the
+        seeds that both have: ``wins``, the share of seeds with the smaller area, and ``difference`` of areas with its
+        t-interval ``lower, upper`` (negative: better than the baseline).
     """
     missing = [c for c in (*GROUP, "acquisition", "seed", "labels", error) if c not in trials]
     if missing:
         raise InputError(f"the trials have no column {missing[0]!r}.")
     check_alpha(alpha)
+    check_one_trial_each(trials, [*GROUP, "acquisition", "seed"])
     rows = []
     for names, group in trials.groupby(GROUP, sort=False):
         end = _common_end(group, labels)
         shown = group[group["labels"] <= end]
         reference = shown[shown["acquisition"] == baseline]
-        goal = target if target is not None else _mean_at(reference, end, error)
         for acquisition, own in shown.groupby("acquisition", sort=False):
             row = dict(zip(GROUP, names, strict=True)) | {"acquisition": acquisition}
-            row |= _errors(own, end, error, goal, alpha)
+            row |= _errors(own, end, error)
+            row["needed"] = _needed(own, reference, target, error, alpha)
             row |= _against(own, reference, error, alpha)
             if timings:
                 row["seconds"] = own.groupby("seed")[["seconds_fit", "seconds_score"]].sum().sum(axis=1).mean()
@@ -84,12 +85,7 @@ def _common_end(group: pd.DataFrame, labels: int | None) -> int:
     return min(labels, most)
 
 
-def _mean_at(trials: pd.DataFrame, labels: int, error: str) -> float | None:
-    found = trials.loc[trials["labels"] == labels, error]
-    return float(found.mean()) if len(found) else None
-
-
-def _errors(own: pd.DataFrame, end: int, error: str, goal: float | None, alpha: float) -> dict[str, Any]:
+def _errors(own: pd.DataFrame, end: int, error: str) -> dict[str, Any]:
     last = own.loc[own["labels"] == end, error]
     return {
         "seeds": own["seed"].nunique(),
@@ -98,8 +94,17 @@ def _errors(own: pd.DataFrame, end: int, error: str, goal: float | None, alpha: 
         "se": float(np.std(last, ddof=1) / np.sqrt(len(last))) if len(last) > 1 else float("nan"),
         "median": float(np.median(last)),
         "area": float(np.mean(areas(own, error))),
-        "needed": "-" if goal is None else str(labels_to_reach(own, goal, error=error, alpha=alpha)),
     }
+
+
+def _needed(own: pd.DataFrame, reference: pd.DataFrame, target: float | None, error: str, alpha: float) -> str:
+    if target is not None:
+        return str(labels_to_reach(own, target, error=error, alpha=alpha))
+    both = sorted(set(own["seed"]) & set(reference["seed"]))
+    if not both:
+        return "-"
+    mine, theirs = (trials[trials["seed"].isin(both)] for trials in (own, reference))
+    return str(labels_to_match(mine, theirs, error=error, alpha=alpha))
 
 
 def _against(own: pd.DataFrame, reference: pd.DataFrame, error: str, alpha: float) -> dict[str, float]:

@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from causalbald.errors import InputError
 from causalbald.figures.style import Look, house_style, looks, new_figure
+from causalbald.metrics import check_one_trial_each
 
 BASELINES = ("random", "propensity", "type-s")
 PROPOSED = "mu-rho-bald"
@@ -92,13 +93,7 @@ def panels_of(table: pd.DataFrame, *values: str) -> dict[str, pd.DataFrame]:
     if missing or table.empty:
         raise InputError(f"the table has no rows or no column {missing[:1]}: pass trials as from run_trials.")
     keys = [c for c in _PANEL if c in table]
-    repeated = table[table.duplicated([*keys, "acquisition", "seed", "labels"])]
-    if len(repeated):
-        first = repeated.iloc[0]
-        raise InputError(
-            f"more than one trial of {first['dataset']}, {first['acquisition']}, seed {first['seed']}: their settings "
-            "differ. Keep trials with different settings in folders of their own."
-        )
+    check_one_trial_each(table, [*keys, "acquisition", "seed"])
     named = [c for c in keys if c == "dataset" or table[c].nunique() > 1]
     groups = {", ".join(map(str, names)): rows for names, rows in table.groupby(named, sort=False)}
     if len(groups) > MAX_PANELS:

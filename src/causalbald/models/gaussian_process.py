@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from causalbald._random import generator
+from causalbald._scaling import column_scale, outcome_scale
 from causalbald._threads import at_most
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
@@ -73,8 +74,8 @@ class GaussianProcess(CateEstimator):
     def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
         for name in ("sites", "max_exact", "inducing", "max_iter"):
             check_int(getattr(self, name), name, low=1)
-        self.x_mean_, self.x_scale_ = pool.mean(axis=0), _scale(pool)
-        self.y_mean_, self.y_scale_ = float(data.y.mean()), float(_scale(data.y[:, None])[0])
+        self.x_mean_, self.x_scale_ = pool.mean(axis=0), column_scale(pool)
+        self.y_mean_, self.y_scale_ = float(data.y.mean()), outcome_scale(data.y)
         x, arm = self._standardise(data.x), torch.as_tensor(data.t)
         y = torch.as_tensor((data.y - self.y_mean_) / self.y_scale_)
         rng = generator(self.random_state, "sites")
@@ -183,12 +184,6 @@ def _balanced_subset(treatment: Treatment, size: int, rng: np.random.Generator) 
         members = order[treatment[order] == arm]
         rank_in_arm[members] = np.arange(len(members))
     return np.sort(order[np.argsort(rank_in_arm[order], kind="stable")][:size])
-
-
-def _scale(x: Array) -> Array:
-    sd = x.std(axis=0)
-    constant = sd <= 1e-12 * np.maximum(np.abs(x).max(axis=0), 1.0)
-    return np.where(constant, 1.0, sd)
 
 
 @register("index")

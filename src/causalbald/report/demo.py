@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from causalbald import __version__, datasets, figures
 from causalbald.experiments import TrialSpec, run_trials
-from causalbald.metrics import LabelsNeeded, labels_to_reach
+from causalbald.metrics import LabelsNeeded, labels_to_match
 from causalbald.models import make_model
 from causalbald.report.page import figure_svg, render
 
@@ -37,7 +37,7 @@ class Demo:
             baseline = trials[trials["acquisition"] == METHODS[0]]
             final = baseline["labels"].max()
             target = float(baseline.loc[baseline["labels"] == final, "pehe"].mean())
-            chosen = labels_to_reach(trials[trials["acquisition"] == METHODS[1]], target)
+            chosen = labels_to_match(trials[trials["acquisition"] == METHODS[1]], baseline)
             rows.append(
                 {
                     "study": str(study),

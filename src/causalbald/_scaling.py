@@ -1,0 +1,32 @@
+"""Standard units of covariates and outcomes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from causalbald._typing import AnyArray, Array
+
+# Standard deviation, as a share of the range, of a column with two values of which one in 43 units has the rarer.
+_RARE = 0.15
+
+
+def column_scale(x: AnyArray) -> Array:
+    """Return the unit of each column of a pool (N, D): its standard deviation, 1 for a constant one.
+
+    A column with two values, of which fewer than one unit in 43 has the rarer, is in larger units, the larger the rarer
+    that is: its values are 7 units apart at most, and 1.4 for one unit in a thousand. By standard deviations a mark
+    that one person in a thousand has, such as a missing value or a rare category, would put that person 30 units away
+    from all others, and every method that looks for the unknown would measure such people first.
+    """
+    low, high, sd = x.min(axis=0), x.max(axis=0), x.std(axis=0, dtype=np.float64)
+    # Rounding gives a constant column a tiny standard deviation, by which it must not be divided.
+    constant = sd <= 1e-12 * np.maximum(np.maximum(np.abs(low), np.abs(high)), 1.0)
+    sd = np.where(constant, 1.0, sd)
+    two_values = ((x == low) | (x == high)).all(axis=0) & ~constant
+    return np.where(two_values, np.maximum(sd, (_RARE * (high - low)) ** 2 / sd), sd)
+
+
+def outcome_scale(y: Array) -> float:
+    """Return the standard deviation of outcomes (n,), and 1 if they are all the same."""
+    sd = float(y.std())
+    return 1.0 if sd <= 1e-12 * max(float(np.abs(y).max()), 1.0) else sd

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from causalbald import loop
+from causalbald._scaling import column_scale, outcome_scale
+from causalbald.models import GaussianProcess
+
+
+def test_scales_by_hand() -> None:
+    rare = np.zeros(1000)
+    rare[0] = 5.0
+    x = np.column_stack(
+        [np.arange(1000.0), np.full(1000, 0.1), np.arange(1000) % 2, rare, rare + (np.arange(1000) == 1)]
+    )
+    expected = [np.arange(1000).std(), 1.0, 0.5, 0.15 * 5, x[:, 4].std()]
+    np.testing.assert_allclose(column_scale(x), expected)
+    np.testing.assert_allclose(column_scale(x.astype(np.float32)), expected, rtol=1e-6)
+    assert outcome_scale(np.full(5, 0.1)) == 1.0
+    assert outcome_scale(np.array([0.0, 0.0, 0.0, 4.0])) == pytest.approx(np.sqrt(3.0))
+
+
+def test_people_with_a_rare_mark_do_not_take_over_batches() -> None:
+    rng = np.random.default_rng(0)
+    n, marks = 4000, 6
+    x = rng.normal(size=(n, 4 + marks))
+    x[:, 4:] = 0.0
+    marked = rng.choice(n, size=3 * marks, replace=False)
+    x[marked, 4 + np.arange(3 * marks) % marks] = 1.0
+    t = rng.integers(0, 2, n)
+    y = x[:, 0] + t * x[:, 1] + rng.normal(0, 0.5, n)
+    known = np.setdiff1d(rng.choice(n, size=100, replace=False), marked)
+    model = GaussianProcess().fit(y[known], t[known], X=x[known], pool=x)
+    left = np.setdiff1d(np.arange(n), known)
+    for name in ("mu-bald", "mu-rho-bald", "tau-bald"):
+        batch = loop.choose(model, x, t, name, 20, available=left, rng=rng, batch="greedy")
+        assert np.isin(batch, marked).sum() <= 6
