@@ -11,10 +11,10 @@ from causalbald.models import GaussianProcess
 def test_scales_by_hand() -> None:
     rare = np.zeros(1000)
     rare[0] = 5.0
-    x = np.column_stack(
-        [np.arange(1000.0), np.full(1000, 0.1), np.arange(1000) % 2, rare, rare + (np.arange(1000) == 1)]
-    )
-    expected = [np.arange(1000).std(), 1.0, 0.5, 0.15 * 5, x[:, 4].std()]
+    three = rare + (np.arange(1000) == 1)
+    x = np.column_stack([np.arange(1000.0), np.full(1000, 0.1), np.arange(1000) % 2, rare, three])
+    sd = x.std(axis=0)
+    expected = [sd[0], 1.0, 0.5, 0.15**2 * 25 / sd[3], sd[4]]
     np.testing.assert_allclose(column_scale(x), expected)
     np.testing.assert_allclose(column_scale(x.astype(np.float32)), expected, rtol=1e-6)
     assert outcome_scale(np.full(5, 0.1)) == 1.0
