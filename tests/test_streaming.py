@@ -212,9 +212,25 @@ def test_a_folder_of_files_is_one_pool(on_disk: Round, tmp_path: Path) -> None:
     there = Round(open_pool(folder), [results().iloc[:20], results().iloc[20:]], outcome="outcome", model=small())
     np.testing.assert_array_equal(there.scores(), on_disk.scores())
     assert there.choose(5).equals(on_disk.choose(5))
-    write(folder / "3.parquet", PEOPLE.drop(columns="city"))
-    with pytest.raises(InputError, match=r"3\.parquet has other columns, or other kinds, than 0\.parquet"):
-        open_pool(folder)
+    for change, message in (
+        (PEOPLE.drop(columns="city"), r"3\.parquet has no column 'city', which 0\.parquet has"),
+        (PEOPLE.assign(extra=1), r"0\.parquet has no column 'extra', which 3\.parquet has"),
+        (PEOPLE.assign(age="old"), r"column 'age' is (large_)?string in 3\.parquet, but double in 0\.parquet"),
+    ):
+        write(folder / "3.parquet", change)
+        with pytest.raises(InputError, match=message):
+            open_pool(folder)
+
+
+def test_files_may_differ_in_the_order_of_columns_and_in_whole_numbers(tmp_path: Path) -> None:
+    whole = PEOPLE.assign(age=PEOPLE["age"].round())
+    there = write(tmp_path / "whole.parquet", whole)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    first, second = whole.iloc[:300], whole.iloc[300:]
+    write(folder / "0.parquet", first.astype({"age": "Int64"}))
+    write(folder / "1.parquet", second[second.columns[::-1]])
+    np.testing.assert_array_equal(open_pool(folder).take([0, 5, 400]).x, open_pool(there).take([0, 5, 400]).x)
 
 
 def test_scores_on_disk(on_disk: Round, tmp_path: Path) -> None:

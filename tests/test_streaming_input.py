@@ -118,8 +118,34 @@ def test_ids_that_the_pool_has_twice(tmp_path: Path) -> None:
     twice = PEOPLE["person"].iloc[WHO[0]]
     for rows in (UNITS, 10):
         pool = open_pool(write(tmp_path / "pool.parquet", with_cell("person", (WHO[0] + 300) % UNITS, twice), rows))
-        with pytest.raises(InputError, match=f"id {twice!r} is in pool.parquet more than once"):
+        with pytest.raises(InputError, match=f"1 ids are in pool.parquet more than once, for example {twice!r}"):
             Round(pool, results(), outcome="outcome", model=small())
+
+
+def test_ids_of_people_whom_nobody_has_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told at once, not when the money is spent."""
+    first, second = np.setdiff1d(np.arange(UNITS), WHO)[[3, -3]]
+    for value, message in (
+        (PEOPLE["person"].iloc[first], f"more than once, for example {PEOPLE['person'].iloc[first]!r}"),
+        (None, f"row {second + 1} of pool.parquet has no id 'person'"),
+        ("  ", f"row {second + 1} of pool.parquet has no id 'person'"),
+    ):
+        pool = open_pool(write(tmp_path / "pool.parquet", with_cell("person", second, value), rows=70))
+        with pytest.raises(InputError, match=message):
+            Round(pool, results(), outcome="outcome", model=small())
+    # Different ids may share a hash.
+    monkeypatch.setattr(parquet, "_hashes", lambda text: np.zeros(len(text), dtype=np.uint64))
+    Round(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
+
+
+@pytest.mark.parametrize("name", ["score", "lower"])
+def test_columns_with_names_of_our_own(tmp_path: Path, name: str) -> None:
+    pool = open_pool(write(tmp_path / "pool.parquet", PEOPLE.rename(columns={"person": name})), id=name)
+    with pytest.raises(InputError, match=f"'{name}' has the name of a column of the result"):
+        Round(pool, results().rename(columns={"person": name}), outcome="outcome", model=small())
+    pool = open_pool(write(tmp_path / "pool.parquet"))
+    with pytest.raises(InputError, match=f"'{name}' has the name of a column of the result"):
+        Round(pool, results().rename(columns={"outcome": name}), outcome=name, model=small())
 
 
 def test_batches_that_cannot_be_chosen(tmp_path: Path) -> None:
@@ -129,6 +155,7 @@ def test_batches_that_cannot_be_chosen(tmp_path: Path) -> None:
         (UNITS, {"batch": "softmax"}, "600 units asked for, but only 555 can be chosen"),
         (UNITS, {"batch": "greedy"}, "600 units asked for, but only 555 can be chosen"),
         (5, {"batch": "random"}, "batch must be one of"),
+        (5, {"temperature": -1.0}, "temperature must be at least 0"),
         (5, {"backend": "slurm"}, "backend must be one of 'local', 'ray'"),
         (5, {"scores": np.zeros(7)}, "scores have shape"),
         (5, {"acquisition": "qhte"}, "'qhte' looks at all of a pool at once"),
@@ -203,6 +230,8 @@ def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
         (["-o", "{folder}/batch.xlsx"], "ends with"),
         (["-o", "{folder}/results.csv"], "is read by this command"),
         (["-o", "{folder}/none/batch.csv"], "does not exist"),
+        (["-o", "{folder}/pool.parquet"], "lies in the pool"),
+        (["--model", "gpp"], "unknown model 'gpp'"),
         (["-n", "900"], "900 units asked for"),
         (["--categorical", "dose", "--numeric", "dose"], "cannot be both"),
     ],
@@ -217,6 +246,27 @@ def test_mistakes_change_nothing_on_disk(
     )
     assert message in str(result.exception)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_nothing_is_written_into_the_pool_or_over_outcomes(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "pool"
+    folder.mkdir()
+    write(folder / "a.parquet")
+    asked = ["--measured", tables[1], *OPTIONS, "-o"]
+    for command, name in (("score", "a.parquet"), ("score", "scores.parquet"), ("choose", "batch.csv")):
+        with pytest.raises(InputError, match="lies in the pool: choose another --output"):
+            run(command, folder, *asked, folder / name)
+    batch = tmp_path / "batch.csv"
+    run("choose", folder, *asked, batch, "-n", 4)
+    empty = batch.read_text()
+    run("choose", folder, *asked, batch, "-n", 4)
+    assert batch.read_text() == empty
+    pd.read_csv(batch).assign(outcome=[1.0, 2.0, np.nan, np.nan]).to_csv(batch, index=False)
+    filled = batch.read_text()
+    with pytest.raises(InputError, match="holds 2 outcomes: give it to --measured and choose another --output"):
+        run("choose", folder, *asked, batch, "-n", 4)
+    assert batch.read_text() == filled
+    assert [p.name for p in folder.iterdir()] == ["a.parquet"]
 
 
 def test_scores_are_written_whole_or_not_at_all(

@@ -155,11 +155,45 @@ def score(
         print_json({"units": len(scores), "acquisition": acquisition, "highest": best, "output": str(output)})
 
 
+def _check_names(given: Mapping[str, Any]) -> None:
+    """Find misspelt names before a large pool is read."""
+    from causalbald import acquisition, models
+
+    acquisition.get(given["acquisition"])
+    models.make_model(given["model"])
+
+
+def _protect(output: Path | None, given: Mapping[str, Any]) -> None:
+    """Refuse to write where it would destroy what is read, or outcomes that somebody has filled in."""
+    if output is None:
+        return
+    target = output.resolve()
+    if target in [p.resolve() for p in given["measured"]] or given["pool"].resolve() in (target, *target.parents):
+        raise InputError(f"{str(output)!r} is read by this command, or lies in the pool: choose another --output.")
+    if target.is_file() and (count := _filled_in(target, given["id_"], given["outcome"])):
+        raise InputError(
+            f"{str(output)!r} holds {count} outcomes: give it to --measured and choose another --output, or delete it."
+        )
+
+
+def _filled_in(path: Path, id_: str, outcome: str) -> int:
+    """Return how many outcomes a batch that was written earlier holds by now; 0 if it is no batch."""
+    import numpy as np
+
+    from causalbald.campaign.columns import to_numbers
+    from causalbald.campaign.tables import read_table
+
+    try:
+        found = read_table(path, text=[id_]).data
+        return int((~np.isnan(to_numbers(found[outcome], outcome))).sum())
+    except (InputError, KeyError):
+        return 0
+
+
 def _round(given: Mapping[str, Any]) -> Round:
     """Open the pool and fit the model, from the options of a command by name."""
-    output = given["output"]
-    if output is not None and output.resolve() in [p.resolve() for p in (given["pool"], *given["measured"])]:
-        raise InputError(f"{str(output)!r} is read by this command: choose another --output.")
+    _check_names(given)
+    _protect(given["output"], given)
     with busy(f"reading {given['pool'].name}"):
         from causalbald.streaming import ParquetPool, Round
 

@@ -27,9 +27,8 @@ class ParquetFiles:
         self.paths = _paths(path)
         files = [self._open(p) for p in self.paths]
         self.schema = _plain(files[0].schema_arrow)
-        for path, file in zip(self.paths, files, strict=True):
-            if not _plain(file.schema_arrow).equals(self.schema):
-                raise InputError(f"{path.name} has other columns, or other kinds, than {self.paths[0].name}.")
+        for path, file in zip(self.paths[1:], files[1:], strict=True):
+            self.schema = _joined(self.schema, _plain(file.schema_arrow), path.name, self.paths[0].name)
         self._counts = [_rows_of_groups(file) for file in files]
 
     def __len__(self) -> int:
@@ -96,7 +95,9 @@ def _paths(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(p for p in path.iterdir() if p.suffix.lower() in _SUFFIXES and not p.name.startswith((".", "_")))
         if not found:
-            raise InputError(f"folder {str(path)!r} has no files that end with .parquet.")
+            raise InputError(
+                f"folder {str(path)!r} has no files that end with .parquet; its own folders are not looked into."
+            )
         return found
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
@@ -112,6 +113,24 @@ def _plain(schema: pa.Schema) -> pa.Schema:
     """Return names and types alone, categories as the values they stand for."""
     kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
     return pa.schema(list(zip(schema.names, kinds, strict=True)))
+
+
+def _joined(schema: pa.Schema, other: pa.Schema, name: str, first: str) -> pa.Schema:
+    """Return the columns of files so far and of one more: the same, in any order, whole numbers also as others."""
+    for column in sorted(set(schema.names) ^ set(other.names)):
+        lacking, having = (name, first) if column in schema.names else (first, name)
+        raise InputError(f"{lacking} has no column {column!r}, which {having} has: all files need the same columns.")
+    fields = []
+    for field in schema:
+        kinds = [field, other.field(field.name)]
+        try:
+            fields += pa.unify_schemas([pa.schema([f]) for f in kinds], promote_options="permissive")
+        except pa.ArrowTypeError:
+            raise InputError(
+                f"column {field.name!r} is {kinds[1].type} in {name}, but {kinds[0].type} in {first}: write all files "
+                "with the same kinds of columns."
+            ) from None
+    return pa.schema(fields)
 
 
 def _rows_of_groups(file: Any) -> Positions:

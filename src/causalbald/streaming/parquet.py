@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +20,7 @@ from causalbald.campaign.columns import CellError, Column, as_text, encode, find
 from causalbald.campaign.settings import Value
 from causalbald.campaign.setup import find_arms
 from causalbald.campaign.tables import column
-from causalbald.campaign.units import id_text, written
+from causalbald.campaign.units import written
 from causalbald.errors import InputError
 from causalbald.scoring import Block
 from causalbald.streaming.files import CELLS, ParquetFiles
@@ -126,18 +127,15 @@ class ParquetPool:
             return self.encoding.block(self.files.take(rows, self.encoding.names))
 
     def positions(self, ids: pa.Array) -> Positions:
-        """Return where the units with these ids are; ids are text, each given once."""
+        """Return where the units with these ids are; ids are text, each given once. Everyone must have another id."""
         found = np.full(len(ids), -1, dtype=np.intp)
-        for start, table in self.files.tables([self.id]):
-            hits = pc.index_in(written(table[self.id], self.id), value_set=ids).combine_chunks()
+        hashes = np.empty(len(self), dtype=np.uint64)
+        for start, text in self._ids():
+            hits = pc.index_in(text, value_set=ids).combine_chunks()
             rows = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
-            units = hits.drop_null().to_numpy(zero_copy_only=False).astype(np.intp)
-            repeated = units[(found[units] >= 0) | (np.bincount(units, minlength=len(ids))[units] > 1)]
-            if len(repeated):
-                raise InputError(
-                    f"id {ids[int(repeated[0])].as_py()!r} is in {self.name} more than once: one row per person."
-                )
-            found[units] = start + rows
+            found[hits.drop_null().to_numpy(zero_copy_only=False)] = start + rows
+            hashes[start : start + len(text)] = _hashes(text)
+        self._check_unique(hashes)
         unknown = np.flatnonzero(found < 0)
         if len(unknown):
             raise InputError(
@@ -148,9 +146,31 @@ class ParquetPool:
 
     def people(self, positions: Positions) -> pa.Table:
         """Return ids and treatments of some units, as they are in the files."""
-        table = self.files.take(positions, [self.id, self.treatment])
-        id_text(table[self.id], self.id)
-        return table
+        return self.files.take(positions, [self.id, self.treatment])
+
+    def _ids(self) -> Iterator[tuple[int, pa.ChunkedArray]]:
+        """Yield ids as text, and the number of their first row."""
+        for start, table in self.files.tables([self.id]):
+            text = written(table[self.id], self.id)
+            missing = pc.or_kleene(pc.is_null(text), pc.equal(pc.utf8_trim_whitespace(text), ""))
+            if (row := pc.index(missing, True).as_py()) >= 0:
+                raise InputError(f"row {start + row + 1} of {self.name} has no id {self.id!r}: give everyone one.")
+            yield start, text
+
+    def _check_unique(self, hashes: NDArray[np.uint64]) -> None:
+        """Refuse ids that occur twice; equal hashes, sorted here, may still be of different ids."""
+        hashes.sort()
+        twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+        if not len(twice):
+            return
+        suspects = [text.filter(pa.array(np.isin(_hashes(text), twice))) for _, text in self._ids()]
+        counts = pc.value_counts(pa.chunked_array([c for s in suspects for c in s.chunks], pa.string()))
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        if len(repeated):
+            raise InputError(
+                f"{len(repeated)} ids are in {self.name} more than once, for example "
+                f"{repeated[0]['values'].as_py()!r}: one row per person."
+            )
 
     def _covariate_names(
         self, covariates: Sequence[str] | None, exclude: set[str], kinds: Mapping[str, str]
@@ -185,6 +205,10 @@ class ParquetPool:
         _, text = find_arms(distinct, self.treatment, control)
         first = as_text(pa.chunked_array([distinct])).to_pylist().index(text)
         return (arm != first).astype(np.int8), text
+
+
+def _hashes(text: pa.ChunkedArray) -> NDArray[np.uint64]:
+    return np.asarray(pd.util.hash_array(text.to_numpy(zero_copy_only=False), categorize=False))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from causalbald._files import replacing
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
-from causalbald._validation import check_choice, check_int
+from causalbald._validation import check_choice, check_int, check_number
 from causalbald.acquisition.registry import Batch
 from causalbald.campaign.columns import to_numbers
 from causalbald.campaign.tables import column, read_table
@@ -32,6 +32,7 @@ from causalbald.streaming.parquet import ParquetPool
 Progress = Callable[[int, int], None]
 Backend = Literal["local", "ray"]
 _ROWS_WRITTEN = 1 << 20
+_OWN_COLUMNS = ("score", "effect", "lower", "upper")
 
 
 class Round:
@@ -63,6 +64,8 @@ class Round:
         self.pool, self.outcome, self.seed = pool, outcome, check_int(seed, "seed", low=0)
         if outcome in (c.name for c in pool.columns):
             raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
+        for name in {pool.id, pool.treatment, outcome}.intersection(_OWN_COLUMNS):
+            raise InputError(f"column {name!r} has the name of a column of the result: give it another name.")
         where, y = self._read(measured if isinstance(measured, (list, tuple)) else [measured])
         self.measured, self.pending = where[~np.isnan(y)], where[np.isnan(y)]
         if not len(self.measured):
@@ -129,7 +132,11 @@ class Round:
             interval, given the model.
         """
         function, rng = acq.get(acquisition), self._rng()
-        check_int(size, "size", low=1)
+        left = len(self.pool) - len(self.measured) - len(self.pending)
+        if check_int(size, "size", low=1) > left:
+            raise InputError(f"{size} units asked for, but only {left} can be chosen: ask for fewer.")
+        if temperature is not None:
+            check_number(temperature, "temperature", low=0.0)
         if check_choice(batch, "batch", ("softmax", "greedy", "auto")) == "auto":
             batch = loop.batch_rule(self.model, self.pool.sample.x)
         if scores is None:
@@ -240,15 +247,9 @@ class Round:
     def _batch(self, chosen: Positions, scores: Array) -> pa.Table:
         belief = self.model.posterior(self.pool.take(chosen).x, joint=False)
         reach = belief.quantile(0.05) * np.sqrt(belief.effect_variance)
-        found = {
-            "score": scores[chosen],
-            "effect": belief.effect_mean,
-            "lower": belief.effect_mean - reach,
-            "upper": belief.effect_mean + reach,
-        }
-        table = self.pool.people(chosen)
-        for name, values in found.items():
-            table = table if name in table.column_names else table.append_column(name, pa.array(values))
+        mean, table = belief.effect_mean, self.pool.people(chosen)
+        for name, values in zip(_OWN_COLUMNS, (scores[chosen], mean, mean - reach, mean + reach), strict=True):
+            table = table.append_column(name, pa.array(values))
         return table
 
     def _read(self, sources: Sequence[Any]) -> tuple[Positions, Array]:
