@@ -270,6 +270,9 @@ def test_conclusions(folder: Path) -> None:
 def test_a_report(folder: Path) -> None:
     run("report", "study.db", "-o", "report.html")
     assert "<html" in Path("report.html").read_text(encoding="utf-8")
+    with pytest.raises(InputError, match=r"'report.pdf': this is a page, choose a name that ends with \.html"):
+        CliRunner().invoke(app, ["campaign", "report", "study.db", "-o", "report.pdf"], catch_exceptions=False)
+    assert not Path("report.pdf").exists()
 
 
 def test_a_simulation_before_anything_is_spent(folder: Path) -> None:

@@ -98,6 +98,7 @@ def test_packed_results_read_the_same(folder: str, tmp_path: Path) -> None:
         (["run", "x.toml", "--preset", "quick"], "not both"),
         (["run", "--preset", "quick", "--model", "due"], "no trials of due"),
         (["run", "--preset", "quick", "--seeds", "x"], "not of the form"),
+        (["run", "--preset", "quick", "--seeds", "5-2"], "not of the form"),
         (["run", "--preset", "quick", "--data-dir", "nowhere"], "no folder"),
         (["table", "nowhere"], "no folder 'nowhere'"),
         (["status", "nowhere"], "nothing was planned"),

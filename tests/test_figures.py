@@ -114,7 +114,8 @@ def test_rows_as_in_the_paper_and_panels_that_do_not_mix() -> None:
     assert figures.paper_rows(PAPER[3:]) == {"": list(PAPER[3:])}
     rows = figures.paper_rows([*PAPER, "theirs"])
     assert rows["against baselines"] == ["random", "propensity", "type-s", "mu-rho-bald"]
-    assert rows["among BALDs"] == [*PAPER[3:], "theirs"]
+    assert rows["without baselines"] == [*PAPER[3:], "theirs"]
+    assert list(figures.paper_rows([*PAPER, "mu-rho-bald, greedy"])) == ["against baselines", "among BALDs"]
     trials = table(sets=("one", "two"))
     figure = figures.convergence(trials, rows=figures.paper_rows(PAPER))
     what = [f"{d}, {r} (4 seeds)" for r in ("against baselines", "among BALDs") for d in ("one", "two")]

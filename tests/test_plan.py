@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.experiments import Plan, Settings, preset, read_plan
+from causalbald.experiments import Plan, Settings, TrialSpec, preset, read_plan
 from causalbald.experiments.plan import PAPER_ACQUISITIONS, PRESETS, parse_seeds, plan_of
 
 # The paper's table of settings, and numbers of seeds for due and ensemble.
@@ -85,7 +85,17 @@ def test_seeds(given: Any, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(given) == seeds
 
 
-@pytest.mark.parametrize("given", ["", "a-b", "0-", "1.5", 0, True, 2.0, [-1], None])
+def test_a_trial_has_the_batch_rule_of_its_function_unless_told() -> None:
+    own = TrialSpec("synthetic", "default", 10, 10, 1, 0)
+    assert (own.batch, own.method) == ("auto", "default")
+    assert own == plan_of({**GOOD, "acquisitions": ["default"], "settings": {"synthetic": {"steps": 1}}}).specs()[0]
+    told = replace(own, batch="softmax")
+    assert told.method == "default, softmax"
+    for spec in (own, told):
+        assert TrialSpec(**spec.given) == spec
+
+
+@pytest.mark.parametrize("given", ["", "a-b", "0-", "5-2", "1-2-3", "1.5", 0, True, 2.0, [-1], None])
 def test_bad_seeds(given: Any) -> None:
     with pytest.raises(InputError, match="seed"):
         parse_seeds(given)
@@ -108,6 +118,8 @@ GOOD: dict[str, Any] = {"datasets": ["synthetic"]}
         ({"batch": "all"}, "batch"),
         ({"settings": {"synthetic": {"step": 3}}}, r"settings\.synthetic in the plan: unknown entry 'step'"),
         ({"settings": {"synthetic": {"options": {"size": 3}}}}, "no option 'size'"),
+        ({"settings": {"synthetic": {"batch_size": "ten"}}}, "batch_size of synthetic must be an integer"),
+        ({"temperature": -3.0}, "temperature must be at least 0"),
         ({"settings": {"own": {"steps": 3}}}, r"settings\.own lacks 'warm_start'"),
         ({"model_options": {"gp": {"depth": 3}}}, "no option 'depth'"),
     ],

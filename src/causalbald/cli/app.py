@@ -18,7 +18,7 @@ from causalbald import __version__
 from causalbald._registry import PLUGINS_VARIABLE
 from causalbald.cli import campaign, experiments, figures, streaming, tuning
 from causalbald.cli.experiments import use_data_dir
-from causalbald.cli.output import check_folder, print_records, progress_bar, save_figure, stderr
+from causalbald.cli.output import check_folder, check_page, print_records, progress_bar, save_figure, stderr
 from causalbald.errors import CausalBaldError
 
 
@@ -83,10 +83,11 @@ def demo(
     """Simulate two studies, random against chosen measurements, and write a page that shows why choosing pays."""
     from causalbald.report import demo_page, run_demo
 
-    check_folder(output)
+    check_page(output)
     with progress_bar("simulating studies") as progress:
         result = run_demo(seeds=seeds, steps=steps, workers=workers, progress=progress)
-    output.write_text(demo_page(result, f"causalbald demo --seeds {seeds}"), encoding="utf-8")
+    command = f"causalbald demo --seeds {seeds}" + ("" if steps is None else f" --steps {steps}")
+    output.write_text(demo_page(result, command), encoding="utf-8")
     rows = [
         {
             "study": row["study"],

@@ -23,7 +23,7 @@ from causalbald.cli.campaign_options import (
     percent,
     with_interval,
 )
-from causalbald.cli.output import busy, check_folder, print_json, print_records, say
+from causalbald.cli.output import busy, check_page, print_json, print_records, say
 
 
 def advice(
@@ -140,7 +140,7 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="HTML file to write.")],
 ) -> None:
     """Write one HTML page: who was asked for, what was learned, whether arms and groups are fairly represented."""
-    check_folder(output)
+    check_page(output)
     with opened(study) as campaign, busy("fitting and drawing"):
         campaign.report(output)
     say(f"Report: {output.resolve()}")

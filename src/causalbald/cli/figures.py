@@ -120,7 +120,7 @@ def _bias(request: _Request) -> None:
     columns = []
     with progress_bar("fitting") as progress:
         for k, trial in enumerate(trials, start=1):
-            columns.append(Acquired(trial.spec.acquisition, trial.positions, trial.fit(trial.positions)))
+            columns.append(Acquired(trial.spec.method, trial.positions, trial.fit(trial.positions)))
             progress(k, len(trials))
     drawn = bias(trials[0].benchmark.pool, columns)
     drawn.suptitle(_title(trials))
@@ -132,9 +132,9 @@ def _evolution(request: _Request) -> None:
 
     trials = _trials(request, several_seeds=False)
     if len(trials) > 2:
-        found = ", ".join(trial.spec.acquisition for trial in trials)
+        found = ", ".join(trial.spec.method for trial in trials)
         raise InputError(f"choose one or two by --acquisition, there are {found}.")
-    studies = [Study(trial.spec.acquisition, trial.acquired, trial.fit) for trial in trials]
+    studies = [Study(trial.spec.method, trial.acquired, trial.fit) for trial in trials]
     pool, title = trials[0].benchmark.pool, _title(trials)
     with progress_bar("fitting") as progress:
         evolution(request.output, pool, studies, every=request.every, title=title, progress=progress)
@@ -148,7 +148,7 @@ def _calibration(request: _Request) -> None:
     parts: dict[str, list[Predicted]] = {}
     with progress_bar("fitting") as progress:
         for k, trial in enumerate(trials, start=1):
-            name = trial.spec.acquisition
+            name = trial.spec.method
             parts.setdefault(name, []).append(Predicted.of(name, trial.fit(trial.positions), trial.benchmark.test))
             progress(k, len(trials))
     drawn = calibration([Predicted.pooled(own) for own in parts.values()])
@@ -182,7 +182,7 @@ def _trials(request: _Request, *, several_seeds: bool) -> list[_Trial]:
     from causalbald.experiments import Store
 
     table = _table(request)
-    for column in ("dataset", "model", "track", "batch"):
+    for column in ("dataset", "model", "track"):
         _only(column, table[column].unique())
     seeds = _seeds(table, request.seeds)
     if not several_seeds:
@@ -229,8 +229,8 @@ def _until(acquired: list[list[int]], step: int | None) -> list[list[int]]:
 def _only(what: str, values: Any) -> Any:
     """Return the only value there is."""
     if len(values) > 1:
-        remedy = "use a folder for each" if what == "batch" else f"choose one by --{what}"
-        raise InputError(f"this figure is of one {what}, but there are {', '.join(map(str, values))}: {remedy}.")
+        there = ", ".join(map(str, values))
+        raise InputError(f"this figure is of one {what}, but there are {there}: choose one by --{what}.")
     return values[0]
 
 

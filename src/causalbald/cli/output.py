@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from causalbald._spreadsheet import safe_cell
-from causalbald.errors import CausalBaldError
+from causalbald.errors import CausalBaldError, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,6 +138,13 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*parts, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def check_page(path: Path) -> None:
+    """Refuse a page that no browser would take for one, or that cannot be written, before the work."""
+    check_folder(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"cannot write {path.name!r}: this is a page, choose a name that ends with .html.")
 
 
 def check_folder(output: Path | None) -> None:

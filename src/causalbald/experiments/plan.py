@@ -10,7 +10,7 @@ from typing import Any
 
 from causalbald import acquisition as acq
 from causalbald import datasets as data
-from causalbald._validation import check_choice, check_int
+from causalbald._validation import check_choice, check_int, check_number
 from causalbald.acquisition.registry import Batch
 from causalbald.errors import InputError
 from causalbald.experiments.spec import TrialSpec
@@ -91,7 +91,7 @@ class Plan:
             model=model,
             preset=preset if preset in models.presets(model) else None,
             temperature=self.temperature,
-            batch=self.batch or acq.get(acquisition).batch,
+            batch=self.batch,
             track=track,
             dataset_options=s.options,
             model_options=self.model_options.get(model, {}),
@@ -127,13 +127,18 @@ class Plan:
                 raise InputError(f"{name} names {repeated[0]!r} twice.")
         for dataset in self.datasets:
             data.base.check_options(dataset, [])
-            data.base.check_options(dataset, self.settings_of(dataset).options)
+            settings = self.settings_of(dataset)
+            data.base.check_options(dataset, settings.options)
+            for name, least in (("warm_start", 2), ("batch_size", 1), ("steps", 0)):
+                check_int(getattr(settings, name), f"{name} of {dataset}", low=least)
         for model in self.models:
             models.make_model(model, **self.model_options.get(model, {}))
         for acquisition in self.acquisitions:
             acq.get(acquisition)
         for track in self.tracks:
             check_choice(track, "track", ("paid", "paper"))
+        if self.temperature is not None:
+            check_number(self.temperature, "temperature", low=0.0)
         if self.batch is not None:
             check_choice(self.batch, "batch", ("softmax", "greedy", "auto"))
 
@@ -147,7 +152,7 @@ def _preset(name: str, what: str, *plans: Plan) -> None:
 
 _preset(
     "quick",
-    "both small data sets, gp, random and mu-rho-bald, 2 seeds: minutes",
+    "both small data sets, gp, random, mu-bald and mu-rho-bald, 2 seeds: minutes",
     Plan(
         ("synthetic", "ihdp"),
         acquisitions=("random", "mu-bald", "mu-rho-bald"),
@@ -227,10 +232,12 @@ def parse_seeds(seeds: Any) -> tuple[int, ...]:
     """Return seeds given as a number of them, a list, or text such as ``0-19`` or ``0,3,7-9``."""
     if isinstance(seeds, str):
         try:
-            parts = [part.split("-") for part in seeds.split(",")]
-            return tuple(s for part in parts for s in range(int(part[0]), int(part[-1]) + 1))
+            ranges = [[int(end) for end in part.split("-")] for part in seeds.split(",")]
         except ValueError:
-            raise InputError(f"seeds {seeds!r} are not of the form 0-19 or 0,3,7-9.") from None
+            ranges = [[]]
+        if not all(len(r) in (1, 2) and r[0] <= r[-1] for r in ranges):
+            raise InputError(f"seeds {seeds!r} are not of the form 0-19 or 0,3,7-9.")
+        return tuple(s for r in ranges for s in range(r[0], r[-1] + 1))
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         return tuple(range(check_int(seeds, "seeds", low=1)))
     if isinstance(seeds, Sequence):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from causalbald import acquisition as acq
@@ -26,7 +26,7 @@ class TrialSpec:
     """Everything that defines a trial.
 
     ``preset`` names the hyper-parameters of one of the paper's data sets, for models that have them;
-    ``model_options`` win over it.
+    ``model_options`` win over it. ``batch`` is the acquisition function's own rule unless given.
     """
 
     dataset: str
@@ -38,10 +38,18 @@ class TrialSpec:
     model: str = "gp"
     preset: str | None = None
     temperature: float | None = None
-    batch: Batch = "softmax"
+    batch: Batch | None = None
     track: Track = "paid"
     dataset_options: dict[str, Any] = field(default_factory=dict)
     model_options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.batch is None:
+            object.__setattr__(self, "batch", self._own_batch)
+
+    @property
+    def _own_batch(self) -> Batch:
+        return acq.get(self.acquisition).batch if self.acquisition in acq.names() else "softmax"
 
     @property
     def key(self) -> str:
@@ -56,7 +64,7 @@ class TrialSpec:
     @property
     def given(self) -> dict[str, Any]:
         """What differs from the defaults: ``TrialSpec(**given)`` is the same trial."""
-        plain = TrialSpec("", "", 0, 0, 0, -1)
+        plain = replace(TrialSpec("", "", 0, 0, 0, -1), batch=self._own_batch)
         return {name: value for name, value in asdict(self).items() if value != getattr(plain, name)}
 
     @property
@@ -67,8 +75,7 @@ class TrialSpec:
     @property
     def method(self) -> str:
         """The acquisition function, and the rule of its batches if that is not its own."""
-        own = acq.get(self.acquisition).batch if self.acquisition in acq.names() else "softmax"
-        return self.acquisition if self.batch == own else f"{self.acquisition}, {self.batch}"
+        return self.acquisition if self.batch == self._own_batch else f"{self.acquisition}, {self.batch}"
 
     def __str__(self) -> str:
         return f"{self.dataset}, {self.model}, {self.acquisition}, track {self.track}, seed {self.seed}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ MAX_PANELS = 6
 _PANEL = ("dataset", "model", "track")
 # An axis is logarithmic where the largest mean is that many times the smallest.
 _LOG_FROM = 6.0
+_TITLE = 40  # characters of a line that fit above a panel
 
 
 def convergence(
@@ -56,7 +58,7 @@ def convergence(
             for axes, (title, trials) in zip(line, groups.items(), strict=True):
                 seeds = draw_curves(axes, trials[trials["acquisition"].isin(methods)], error, styles)
                 heading = f"{title}, {name}" if name else title
-                axes.set_title(f"{heading} ({count_seeds(seeds)})")
+                axes.set_title(fill(f"{heading} ({count_seeds(seeds)})", _TITLE))
                 _scale(axes)
             line[0].set_ylabel(label)
         for axes in panels[-1]:
@@ -76,7 +78,8 @@ def paper_rows(acquisitions: Iterable[str]) -> dict[str, list[str]]:
     among = [a for a in names if a not in BASELINES]
     if PROPOSED not in names or min(len(against), len(among)) < 2 or len(names) <= 3:
         return {"": names}
-    return {"against baselines": against, "among BALDs": among}
+    others = "among BALDs" if all(a.partition(", ")[0].endswith("bald") for a in among) else "without baselines"
+    return {"against baselines": against, others: among}
 
 
 def panels_of(table: pd.DataFrame, *values: str) -> dict[str, pd.DataFrame]:
