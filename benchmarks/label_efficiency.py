@@ -86,15 +86,11 @@ def compare() -> pd.DataFrame:
                 "error, ours": f"{ends[0].mean():.3f}",
                 "difference": f"{difference:.3f} [{lower:.3f}, {upper:.3f}]",
                 "ours with half the labels": f"{half.mean():.3f}",
-                "needed": f"{reached(needed.labels)} [{reached(needed.lower)}, {reached(needed.upper)}]",
+                "needed": str(needed),
                 "share": f"{needed.labels / last:.0%}",
             }
         )
     return pd.DataFrame(rows)
-
-
-def reached(labels: float) -> str:
-    return f"{labels:.0f}" if labels < float("inf") else "not reached"
 
 
 def markdown(table: pd.DataFrame) -> str:

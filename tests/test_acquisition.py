@@ -15,7 +15,7 @@ from causalbald import Posterior, acquisition
 from causalbald._registry import PLUGINS_VARIABLE
 from causalbald._typing import Array
 from causalbald.errors import InputError, PluginWarning, UnknownNameError
-from causalbald.testing import FakePosterior, check_acquisition
+from causalbald.testing import check_acquisition, fake_posterior
 
 PAPER = {"random", "propensity", "tau-bald", "mu-bald", "rho-bald", "mu-pi-bald", "mu-rho-bald", "type-s"}
 UNITS = 10
@@ -25,7 +25,7 @@ PROPENSITY = np.linspace(0.05, 0.95, UNITS)
 
 @pytest.fixture(scope="module")
 def belief() -> Posterior:
-    return FakePosterior(units=UNITS, seed=3)
+    return fake_posterior(units=UNITS, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def bernoulli_information(mean: float, sd: float) -> float:
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 5.0])
 def test_bernoulli_information_against_adaptive_quadrature(scale: float) -> None:
-    base = FakePosterior(units=UNITS, link="probit", seed=3)
+    base = fake_posterior(units=UNITS, link="probit", seed=3)
     p = Posterior(2 * base.mean, scale * base.factor, scale**2 * base.residual, base.noise, "probit")
     got = np.exp(score("mu-bald", p))
     for i, arm in enumerate(TREATMENT):

@@ -8,7 +8,7 @@ import pytest
 from causalbald import Posterior, acquisition
 from causalbald.acquisition import Targets
 from causalbald.conditioning import Downdated, Joint, conditioned
-from causalbald.testing import FakePosterior
+from causalbald.testing import fake_posterior
 
 UNITS = 14
 ARM = np.arange(UNITS) % 2
@@ -22,11 +22,11 @@ def draws() -> Posterior:
 
 
 BELIEFS = {
-    "closed form": FakePosterior(UNITS, seed=1),
-    "no residual": FakePosterior(UNITS, seed=2, residual=False),
-    "probit": FakePosterior(UNITS, seed=3, link="probit"),
+    "closed form": fake_posterior(UNITS, seed=1),
+    "no residual": fake_posterior(UNITS, seed=2, residual=False),
+    "probit": fake_posterior(UNITS, seed=3, link="probit"),
     "draws": draws(),
-    "noiseless": FakePosterior(UNITS, seed=5, noise=0.0),
+    "noiseless": fake_posterior(UNITS, seed=5, noise=0.0),
 }
 
 

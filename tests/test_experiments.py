@@ -16,7 +16,7 @@ from causalbald.experiments import TrialSpec, run_trial, run_trials, warm_start_
 from causalbald.models import GaussianProcess, PropensityModel
 from causalbald.models.base import Labelled
 from causalbald.posterior import Posterior
-from causalbald.testing import FakePosterior
+from causalbald.testing import fake_posterior
 
 ERRORS = ["pehe", "ate_error", "coverage95"]
 SHARES = ["width_inside", "width_outside", "overlap_share", "treated_share"]
@@ -121,7 +121,7 @@ class Recorder(models.CateEstimator):
         Recorder.seen.append(validation)
 
     def _posterior(self, x: Array, *, joint: bool) -> Posterior:
-        return FakePosterior(units=len(x))
+        return fake_posterior(units=len(x))
 
 
 def test_validation_outcomes_are_free_on_track_paper_only(benchmark: datasets.Benchmark) -> None:

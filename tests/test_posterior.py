@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from causalbald import Posterior
 from causalbald._typing import Array
 from causalbald.errors import ApproximationWarning, InputError
-from causalbald.testing import FakePosterior
+from causalbald.testing import fake_posterior
 
 
 def joint_covariance(p: Posterior) -> Array:
@@ -32,7 +32,7 @@ def exact_update(joint: Array, row: int, noise: float) -> Array:
 
 
 def test_moments_are_those_of_the_joint_covariance() -> None:
-    p = FakePosterior(units=5)
+    p = fake_posterior(units=5)
     joint = joint_covariance(p)
     for i in range(5):
         block = joint[2 * i : 2 * i + 2, 2 * i : 2 * i + 2]
@@ -55,7 +55,7 @@ def test_moments_are_those_of_the_joint_covariance() -> None:
 def test_condition_is_the_exact_bayesian_update(
     seed: int, position: int, arm: int, rank: int, residual: bool, noise: float
 ) -> None:
-    p = FakePosterior(units=5, rank=rank, residual=residual, noise=noise, seed=seed)
+    p = fake_posterior(units=5, rank=rank, residual=residual, noise=noise, seed=seed)
     after = p.condition(position, arm)
     expected = exact_update(joint_covariance(p), 2 * position + arm, noise)
     np.testing.assert_allclose(joint_covariance(after), expected, atol=1e-10)
@@ -63,7 +63,7 @@ def test_condition_is_the_exact_bayesian_update(
 
 
 def test_condition_twice_equals_a_joint_update() -> None:
-    p = FakePosterior(units=4, noise=0.3)
+    p = fake_posterior(units=4, noise=0.3)
     joint = joint_covariance(p)
     rows = [1, 6]
     gain = np.linalg.solve(joint[np.ix_(rows, rows)] + 0.3 * np.eye(2), joint[rows])
@@ -72,7 +72,7 @@ def test_condition_twice_equals_a_joint_update() -> None:
 
 
 def test_condition_on_a_unit_that_only_its_residual_describes() -> None:
-    fake = FakePosterior(units=3)
+    fake = fake_posterior(units=3)
     factor = fake.factor.copy()
     factor[1, 0] = 0.0
     p = Posterior(fake.mean, factor, fake.residual, fake.noise)
@@ -81,12 +81,12 @@ def test_condition_on_a_unit_that_only_its_residual_describes() -> None:
 
 
 def test_noiseless_measurement_leaves_no_variance_and_no_nan() -> None:
-    p = FakePosterior(units=3, residual=False, noise=0.0)
+    p = fake_posterior(units=3, residual=False, noise=0.0)
     assert p.condition(1, 0).variance[1, 0] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_condition_keeps_the_factor_in_single_precision() -> None:
-    p = FakePosterior(units=3)
+    p = fake_posterior(units=3)
     single = Posterior(p.mean, p.factor.astype(np.float32), p.residual, p.noise)
     after = single.condition(0, 0)
     assert after.factor.dtype == np.float32
@@ -94,7 +94,7 @@ def test_condition_keeps_the_factor_in_single_precision() -> None:
 
 
 def test_probit_condition_follows_the_expected_information() -> None:
-    p = FakePosterior(units=3, link="probit")
+    p = fake_posterior(units=3, link="probit")
     m = p.mean[1, 1]
     phi = np.exp(-0.5 * m**2) / np.sqrt(2 * np.pi)
     noise = ndtr(m) * (1 - ndtr(m)) / phi**2
@@ -103,20 +103,20 @@ def test_probit_condition_follows_the_expected_information() -> None:
 
 
 def test_probit_condition_on_a_near_certain_outcome_changes_next_to_nothing() -> None:
-    p = FakePosterior(units=3, link="probit")
+    p = fake_posterior(units=3, link="probit")
     far = Posterior(p.mean + 40, p.factor, p.residual, p.noise, "probit")
     np.testing.assert_allclose(far.condition(0, 0).latent_covariance, far.latent_covariance, atol=1e-12)
 
 
 def test_draws_have_the_joint_moments() -> None:
-    p = FakePosterior(units=4)
+    p = fake_posterior(units=4)
     draws = p.draws(200_000, np.random.default_rng(0)).reshape(200_000, -1)
     np.testing.assert_allclose(draws.mean(axis=0), p.mean.ravel(), atol=0.02)
     np.testing.assert_allclose(np.cov(draws.T), joint_covariance(p), atol=0.03)
 
 
 def test_probit_moments_agree_with_draws_of_probabilities() -> None:
-    p = FakePosterior(units=4, link="probit")
+    p = fake_posterior(units=4, link="probit")
     draws = p.draws(400_000, np.random.default_rng(1))
     assert draws.min() >= 0
     assert draws.max() <= 1
@@ -139,7 +139,7 @@ def test_from_draws_has_the_sample_moments(rng: np.random.Generator) -> None:
 
 
 def test_mixture_has_the_moments_of_the_pooled_members() -> None:
-    members = [FakePosterior(units=3, rank=r, seed=r) for r in (2, 5, 3)]
+    members = [fake_posterior(units=3, rank=r, seed=r) for r in (2, 5, 3)]
     mixed = Posterior.mixture(members)
     means = np.stack([m.mean.ravel() for m in members])
     within = np.mean([joint_covariance(m) for m in members], axis=0)
@@ -149,7 +149,7 @@ def test_mixture_has_the_moments_of_the_pooled_members() -> None:
 
 @pytest.mark.parametrize("link", ["identity", "probit"])
 def test_average_effect_agrees_with_draws(link: str) -> None:
-    p = FakePosterior(units=6, link=link)  # type: ignore[arg-type]
+    p = fake_posterior(units=6, link=link)  # type: ignore[arg-type]
     weights = np.array([0.3, 0.1, 0.2, 0.0, 0.3, 0.1])
     draws = p.draws(200_000, np.random.default_rng(2))
     average = (draws[:, :, 1] - draws[:, :, 0]) @ weights
@@ -160,12 +160,12 @@ def test_average_effect_agrees_with_draws(link: str) -> None:
 
 
 def test_average_effect_by_default_weighs_units_equally() -> None:
-    p = FakePosterior(units=6)
+    p = fake_posterior(units=6)
     assert p.average_effect() == pytest.approx(p.average_effect(np.full(6, 1 / 6)))
 
 
 def test_linearised_keeps_unit_moments_exact() -> None:
-    p = FakePosterior(units=4, link="probit")
+    p = fake_posterior(units=4, link="probit")
     flat = p.linearised()
     assert flat.link == "identity"
     np.testing.assert_allclose(flat.covariance, p.covariance, atol=1e-12)
@@ -173,7 +173,7 @@ def test_linearised_keeps_unit_moments_exact() -> None:
 
 
 def test_take_keeps_order_and_covariances() -> None:
-    p = FakePosterior(units=6)
+    p = fake_posterior(units=6)
     rows = [4, 1]
     part = p.take(rows)
     coordinates = [8, 9, 2, 3]
@@ -181,20 +181,20 @@ def test_take_keeps_order_and_covariances() -> None:
 
 
 def test_residual_share_is_a_share_of_the_variance() -> None:
-    p = FakePosterior(units=6)
+    p = fake_posterior(units=6)
     residual = np.trace(p.residual, axis1=1, axis2=2).sum()
     assert p.residual_share == pytest.approx(residual / p.variance.sum())
 
 
 def test_warns_when_most_variance_is_local() -> None:
-    p = FakePosterior(units=6)
+    p = fake_posterior(units=6)
     local = Posterior(p.mean, 0.01 * p.factor, p.residual, p.noise)
     with pytest.warns(ApproximationWarning, match="more `sites`"):
         local.average_effect()
 
 
 def test_is_immutable() -> None:
-    p = FakePosterior()
+    p = fake_posterior()
     with pytest.raises(ValueError, match="read-only"):
         p.mean[0, 0] = 1.0
     with pytest.raises(AttributeError):
@@ -224,7 +224,7 @@ def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
 
 
 def test_other_bad_calls() -> None:
-    p = FakePosterior(units=3)
+    p = fake_posterior(units=3)
     with pytest.raises(InputError, match="position"):
         p.condition(3, 0)
     with pytest.raises(InputError, match="booleans"):
@@ -238,7 +238,7 @@ def test_other_bad_calls() -> None:
     with pytest.raises(InputError, match="at least one"):
         Posterior.mixture([])
     with pytest.raises(InputError, match="same units"):
-        Posterior.mixture([p, FakePosterior(units=4)])
+        Posterior.mixture([p, fake_posterior(units=4)])
     with pytest.raises(InputError, match="n must be"):
         p.draws(0, np.random.default_rng(0))
     assert "units=3" in repr(p)
@@ -255,7 +255,7 @@ def test_interval_from_few_draws_holds_one_draw_more() -> None:
 
 
 def test_rescaled_is_the_belief_in_another_unit() -> None:
-    belief = FakePosterior()
+    belief = fake_posterior()
     other = belief.rescaled(10.0, 3.0)
     np.testing.assert_allclose(other.effect_mean, 10 * belief.effect_mean)
     np.testing.assert_allclose(other.covariance, 100 * belief.covariance)

@@ -24,7 +24,7 @@ from causalbald.experiments import Plan, run_trial
 from causalbald.models import GaussianProcess
 from causalbald.models.base import CateEstimator
 from causalbald.selection import select_greedy
-from causalbald.testing import FakePosterior
+from causalbald.testing import fake_posterior
 from tests.campaigns import measured as outcomes
 from tests.campaigns import new_campaign, people
 
@@ -301,9 +301,9 @@ def test_there_are_no_scores() -> None:
     x, t = pool(0)
     words = "'qhte' chooses batches by covariates and has no score"
     with pytest.raises(InputError, match=words):
-        acquisition.score("qhte", FakePosterior(36), t)
+        acquisition.score("qhte", fake_posterior(36), t)
     with pytest.raises(InputError, match=words):
-        select_greedy(FakePosterior(36), t, "qhte", 3)
+        select_greedy(fake_posterior(36), t, "qhte", 3)
     model = GaussianProcess(max_iter=2).fit(x[:, 0], t, X=x)
     with pytest.raises(InputError, match=words):
         loop.score_pool(model, x, t, "qhte")

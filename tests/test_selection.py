@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from causalbald import Posterior, acquisition, selection
 from causalbald.errors import InputError
 from causalbald.selection import select, select_greedy
-from causalbald.testing import FakePosterior
+from causalbald.testing import fake_posterior
 from tests.test_posterior import joint_covariance
 
 
@@ -105,7 +105,7 @@ def by_hand(p: Posterior, name: str, size: int, pending: list[int]) -> list[int]
 @pytest.mark.parametrize("name", ["mu-bald", "mu-rho-bald", "mu-info", "tau-bald"])
 @pytest.mark.parametrize("pending", [[], [2, 5]])
 def test_greedy_conditions_on_pending_units_and_picks(name: str, pending: list[int]) -> None:
-    p = FakePosterior(units=9, seed=4)
+    p = fake_posterior(units=9, seed=4)
     got = select_greedy(p, TREATMENT, name, 4, pending=pending, rng=np.random.default_rng(0))
     assert got.tolist() == by_hand(p, name, 4, pending)
 
@@ -123,7 +123,7 @@ def test_greedy_avoids_the_twin_that_top_k_would_take() -> None:
 
 def test_greedy_mu_info_maximises_the_joint_information() -> None:
     """BatchBALD: the greedy pair's gain is the log-determinant gain of the two outcomes."""
-    p = FakePosterior(units=9, seed=7)
+    p = fake_posterior(units=9, seed=7)
     first, second = select_greedy(p, TREATMENT, "mu-info", 2, rng=np.random.default_rng(0))
     joint = joint_covariance(p)
 
@@ -136,7 +136,7 @@ def test_greedy_mu_info_maximises_the_joint_information() -> None:
 
 
 def test_greedy_respects_exclusions_and_says_when_nothing_is_left() -> None:
-    p = FakePosterior(units=9)
+    p = fake_posterior(units=9)
     batch = select_greedy(p, TREATMENT, "mu-bald", 3, excluded=range(5), pending=[8], rng=np.random.default_rng(0))
     assert set(batch.tolist()) == {5, 6, 7}
     with pytest.raises(InputError, match="only 3 can be chosen"):

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from causalbald import acquisition
 from causalbald._typing import Array, Positions
 from causalbald.posterior import Link, Posterior
-from causalbald.testing import FakePosterior
+from causalbald.testing import fake_posterior
 
 NAMES = ("tau-vr", "epig-tau", "epig-mu", "regret")
 UNITS = 9
@@ -67,14 +67,14 @@ def brute_force(name: str, p: Posterior, targets: acquisition.Targets) -> Array:
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("name", NAMES)
 def test_closed_forms_are_what_measuring_does(name: str, residual: bool) -> None:
-    p = FakePosterior(UNITS, residual=residual, rank=5)
+    p = fake_posterior(UNITS, residual=residual, rank=5)
     targets = acquisition.Targets.of(TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3)
     got = acquisition.score(name, p, ARM, targets=targets)
     np.testing.assert_allclose(got, brute_force(name, p, targets), rtol=2e-3 if name == "regret" else 1e-5, atol=1e-4)
 
 
 def test_the_drop_is_that_of_conditioning() -> None:
-    p = FakePosterior(UNITS)
+    p = fake_posterior(UNITS)
     gain = np.exp(acquisition.score("tau-vr", p, ARM, targets=TARGETS))
     for i in range(UNITS):
         after = p.condition(i, int(ARM[i])).effect_variance
@@ -107,7 +107,7 @@ def test_the_drop_is_that_of_refitting_a_process_with_one_more_label() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_unit_that_says_nothing_about_the_targets_is_worth_nothing(name: str) -> None:
-    p = FakePosterior(UNITS)
+    p = fake_posterior(UNITS)
     factor, residual = p.factor.copy(), p.residual.copy()
     factor[5], residual[5] = 0.0, np.eye(2)
     alone = Posterior(p.mean, factor, residual, p.noise)
@@ -118,7 +118,7 @@ def test_a_unit_that_says_nothing_about_the_targets_is_worth_nothing(name: str) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_chunks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    p = FakePosterior(UNITS)
+    p = fake_posterior(UNITS)
     whole = acquisition.score(name, p, ARM, targets=TARGETS)
     monkeypatch.setattr("causalbald.acquisition.targeted._CHUNK", 2)
     np.testing.assert_allclose(acquisition.score(name, p, ARM, targets=TARGETS), whole, rtol=1e-9)
@@ -127,7 +127,7 @@ def test_chunks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_draws_give_the_squared_covariance_without_bias() -> None:
     """The mean of the score's sum over many sets of draws is that of the belief they are drawn from."""
     rng = np.random.default_rng(0)
-    exact = FakePosterior(UNITS, residual=False, rank=4)
+    exact = fake_posterior(UNITS, residual=False, rank=4)
     worth = np.exp(acquisition.score("tau-vr", exact, ARM, targets=TARGETS)) * (
         exact.variance[np.arange(UNITS), ARM] + exact.noise[0, 0]
     )
@@ -156,7 +156,7 @@ def test_draws_give_the_squared_covariance_without_bias() -> None:
 def test_binary_outcomes_are_close_to_monte_carlo(name: str) -> None:
     """Draw functions, draw the outcome, weigh the draws by it: what the outcome does to the beliefs about risks."""
     link: Link = "probit"
-    base = FakePosterior(UNITS, link=link, seed=2)
+    base = fake_posterior(UNITS, link=link, seed=2)
     p = Posterior(base.mean * 0.2, base.factor * 0.6, base.residual * 0.3, base.noise, link)
     draws = p.draws(200_000, np.random.default_rng(1))
     effect = (draws[:, :, 1] - draws[:, :, 0])[:, TARGETS.positions]

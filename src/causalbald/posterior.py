@@ -123,14 +123,8 @@ class Posterior:
     def take(self, positions: ArrayLike) -> Posterior:
         """Return the belief about some of the units, in the order of ``positions``."""
         index = check_positions(positions, len(self))
-        return Posterior(
-            self.mean[index],
-            self.factor[index],
-            self.residual[index],
-            self.noise[index],
-            self.link,
-            self.n_draws,
-        )
+        names = ("mean", "factor", "residual", "noise")
+        return replace(self, **{name: getattr(self, name)[index] for name in names})
 
     def widened(self, factor: Array, *, joint: bool) -> Posterior:
         """Return the belief with the covariance of one more factor (N, K, R); without ``joint``, that within units."""
@@ -140,13 +134,12 @@ class Posterior:
 
     def rescaled(self, scale: float, shift: float) -> Posterior:
         """Return the belief in another unit of the outcome: scale * outcome + shift."""
-        return Posterior(
-            self.mean * scale + shift,
-            self.factor * scale,
-            self.residual * scale**2,
-            self.noise * scale**2,
-            self.link,
-            self.n_draws,
+        return replace(
+            self,
+            mean=self.mean * scale + shift,
+            factor=self.factor * scale,
+            residual=self.residual * scale**2,
+            noise=self.noise * scale**2,
         )
 
     @cached_property

@@ -15,6 +15,7 @@ from causalbald.datasets import Benchmark, Split
 from causalbald.diagnostics.support import OVERLAP, is_outside
 from causalbald.errors import InputError
 from causalbald.figures.bias import _densities
+from causalbald.figures.convergence import shared_legend
 from causalbald.figures.style import ARM_COLOURS, ARM_NAMES, house_style, new_figure
 from causalbald.models import PropensityModel
 
@@ -55,7 +56,7 @@ def observational(pool: Split) -> Figure:
         bottom.plot(grid, _along(grid, x, pool.effect), color="black", linestyle=":", label="true effect")
         bottom.axhline(0, color="grey", linewidth=0.8)
         bottom.set(xlabel="covariate x", ylabel="effect")
-        _legend(figure, middle, bottom)
+        shared_legend(figure, (middle, bottom), columns=3)
         figure.align_ylabels()
     return figure
 
@@ -85,7 +86,7 @@ def digits(split: Split, count: int = 20) -> Figure:
         bottom.grid(visible=False)
         for label, colour in zip(bottom.get_yticklabels(), ARM_COLOURS, strict=True):
             label.set_color(colour)
-        _legend(figure, middle)
+        shared_legend(figure, (middle,), columns=3)
         figure.align_ylabels((top, middle))
     return figure
 
@@ -142,12 +143,6 @@ def _scene(split: Split, at: Array, edges: Array, top: Any, middle: Any) -> Arra
         middle.plot(grid, _along(grid, at, mu), color=colour, linewidth=2.2, label=f"true mean, {name}")
     middle.set_ylabel("outcome y")
     return grid
-
-
-def _legend(figure: Figure, *panels: Any) -> None:
-    """Name everything once, below the panels, where it hides nothing."""
-    named = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3)
 
 
 def _shade(split: Split, at: Array, grid: Array, axes: Any) -> None:

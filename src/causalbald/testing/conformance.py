@@ -12,7 +12,7 @@ from causalbald.errors import InputError
 from causalbald.models.base import CateEstimator
 from causalbald.posterior import Link, Posterior
 from causalbald.selection import select_greedy
-from causalbald.testing.fake import FakePosterior
+from causalbald.testing.fake import fake_posterior
 
 _LINKS: tuple[Link, ...] = ("identity", "probit")
 
@@ -29,7 +29,7 @@ def check_acquisition(acquisition: str | acq.Acquisition | acq.registry.Score) -
         _check_batches(function)
         return
     for link in _LINKS:
-        posterior = FakePosterior(link=link)
+        posterior = fake_posterior(link=link)
         treatment = np.arange(len(posterior)) % 2
         pi = np.linspace(0.1, 0.9, len(posterior))
 

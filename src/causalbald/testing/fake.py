@@ -7,8 +7,16 @@ import numpy as np
 from causalbald.posterior import Link, Posterior
 
 
-class FakePosterior(Posterior):
-    """A random but well-behaved belief, the same for the same arguments.
+def fake_posterior(
+    units: int = 12,
+    *,
+    rank: int = 6,
+    residual: bool = True,
+    noise: float = 0.5,
+    link: Link = "identity",
+    seed: int = 0,
+) -> Posterior:
+    """Return a random but well-behaved belief, the same for the same arguments.
 
     Parameters
     ----------
@@ -21,23 +29,12 @@ class FakePosterior(Posterior):
     link : "identity" or "probit"
     seed : int
     """
-
-    def __init__(
-        self,
-        units: int = 12,
-        *,
-        rank: int = 6,
-        residual: bool = True,
-        noise: float = 0.5,
-        link: Link = "identity",
-        seed: int = 0,
-    ) -> None:
-        rng = np.random.default_rng(seed)
-        roots = rng.normal(size=(units, 2, 2)) * (0.4 if residual else 0.0)
-        super().__init__(
-            mean=rng.normal(size=(units, 2)),
-            factor=rng.normal(size=(units, 2, rank)) / np.sqrt(rank),
-            residual=roots @ roots.transpose(0, 2, 1),
-            noise=np.array(noise if link == "identity" else 1.0),
-            link=link,
-        )
+    rng = np.random.default_rng(seed)
+    roots = rng.normal(size=(units, 2, 2)) * (0.4 if residual else 0.0)
+    return Posterior(
+        mean=rng.normal(size=(units, 2)),
+        factor=rng.normal(size=(units, 2, rank)) / np.sqrt(rank),
+        residual=roots @ roots.transpose(0, 2, 1),
+        noise=np.array(noise if link == "identity" else 1.0),
+        link=link,
+    )
