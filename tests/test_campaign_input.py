@@ -74,6 +74,11 @@ BAD_POOLS: dict[str, tuple[Change, dict[str, Any], str]] = {
     "control not said": (same, {"control": None}, r"which of .* is the control\? Say control="),
     "control unknown": (same, {"control": "sugar"}, "control 'sugar' is not a value of treatment 'drug'"),
     "one unit in an arm": (every("drug", lambda k: "drug" if k == 3 else "placebo"), {}, "two units in each arm"),
+    "decimal comma after numbers": (
+        lambda f: f.assign(cd4=["1.0", "2.0", "3,5", *["4"] * (len(f) - 3)]),
+        {},
+        r"'cd4' must hold numbers, but row 3 has '3,5'",
+    ),
     "outcome of text": (put("cd4", "high"), {}, r"'cd4' must hold numbers, but row 1 has 'high'"),
     "outcome infinite": (put("cd4", float("inf")), {}, "'cd4' has an infinite value in row 1"),
     "covariate infinite": (put("age", float("-inf")), {}, "'age' has an infinite value in row 1"),

@@ -41,7 +41,7 @@ class Posterior:
     residual : broadcast to (N, K, K)
         Variance that the factor misses, local to a unit; 0.0 for draws and ensembles.
     noise : broadcast to (N, K)
-        Outcome noise variance (of the latent score, by convention 1, with the probit link).
+        Outcome noise variance; not used with the probit link, whose latent noise is 1.
     link : "identity" or "probit"
     n_draws : int, optional
         How many draws the factor was estimated from; None for a closed form.

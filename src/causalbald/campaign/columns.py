@@ -230,7 +230,9 @@ def _is_number(value: str) -> bool:
 
 
 def _first_not_a_number(values: pa.ChunkedArray) -> tuple[int, Any]:
-    for row, value in enumerate(values.to_pylist()):
-        if value is not None and not _is_number(str(value)):
-            return row, value
-    return 0, values[0].as_py()
+    for row, value in enumerate(values):
+        try:
+            pc.cast(value, pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return row, value.as_py()
+    raise AssertionError("a column of numbers can be read as numbers")

@@ -140,7 +140,9 @@ def _relay(inner: Future[Any], lost: type[BaseException] | tuple[type[BaseExcept
     def copy(done: Future[Any]) -> None:
         error = done.exception()
         if isinstance(error, lost):
-            outer.set_exception(Lost("the process that ran it died (killed, or out of memory)."))
+            outer.set_exception(
+                Lost("the process that ran it died: killed, out of memory, or the script has no `__name__` guard.")
+            )
         elif error is not None:
             outer.set_exception(getattr(error, "cause", None) or error)
         else:

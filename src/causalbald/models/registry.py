@@ -20,7 +20,7 @@ def make_model(name: str, preset: str | None = None, **options: Any) -> CateEsti
     name : str
         One of :func:`names`.
     preset : str, optional
-        The paper's hyper-parameters for one of its data sets, see :func:`presets`.
+        The paper's hyper-parameters for one of its data sets: "synthetic", "ihdp" or "cmnist".
     **options
         Parameters of the model's class; they win over the preset's.
     """
