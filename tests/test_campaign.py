@@ -92,6 +92,37 @@ def test_a_batch_is_that_of_the_model_and_the_rule_by_hand(fresh: Campaign) -> N
     assert fresh.ask(4)["patient"].tolist() == STUDY["patient"].to_numpy()[expected].tolist()
 
 
+def test_only_those_who_matter_count() -> None:
+    """Weights choose the population: the batch is that of a belief whose targets are these people alone."""
+    from causalbald import acquisition, selection
+    from causalbald._random import generator
+
+    study = people()
+    study.insert(2, "region", np.where(study["age"] > 52, 1.0, 0.0))
+    campaign = new_campaign(study, weight="region")
+    assert "region" not in [c.name for c in campaign.columns]
+    run_rounds(campaign, study, 2)
+    pool = campaign.pool
+    where = np.sort(pool.units.positions(campaign.state.outcomes))
+    y = study["truth_y"].to_numpy()[where]
+    model = GaussianProcess(random_state=0).fit(y, pool.arm[where], X=pool.x[where], pool=pool.x)
+    matter = np.flatnonzero(study["region"])
+    expected = selection.select_greedy(
+        model.posterior(pool.x),
+        pool.arm,
+        "tau-vr",
+        6,
+        excluded=where,
+        targets=acquisition.Targets.of(matter, len(pool)),
+        rng=generator(0, "ask", 3),
+    )
+    batch = campaign.ask(6)["patient"].tolist()
+    assert batch == study["patient"].to_numpy()[expected].tolist()
+    everyone = new_campaign(study.drop(columns="region"))
+    run_rounds(everyone, study, 2)
+    assert everyone.ask(6)["patient"].tolist() != batch
+
+
 def test_pending_units_are_conditioned_on(running: Campaign) -> None:
     """A second batch is that of one larger batch, since the first is taken into account before it is measured."""
     whole = new_campaign(STUDY)

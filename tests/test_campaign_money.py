@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from causalbald import loop
+from causalbald._money import spendable
 from causalbald.campaign import Campaign
 from causalbald.campaign.storage import MemoryStorage
 from causalbald.errors import InputError
-from causalbald.selection import spendable
 from tests.campaigns import OPTIONS, measured, new_campaign, people, pool_of, run_rounds
 
 STUDY = people()

@@ -169,6 +169,37 @@ def test_the_batch_is_the_one_chosen_in_memory(
     assert not set(expected) & set(results()["person"])
 
 
+@pytest.mark.parametrize("name", ["tau-vr", "regret"])
+def test_those_who_matter_and_what_is_worthwhile(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets on disk are those in memory, for few people and for a sample of many."""
+    matters = np.where(np.arange(UNITS) % 3 == 0, 2.0, 0.0) * (1 + np.arange(UNITS) % 2)
+    pool = open_pool(
+        write(tmp_path / "pool.parquet", PEOPLE.assign(matters=matters), rows=64), exclude=["matters", "site"]
+    )
+    for few in (UNITS, 50):
+        monkeypatch.setattr(loop, "_FEW", few)
+        monkeypatch.setattr(loop, "_TARGETS", 80)
+        there = Round(pool, results(), outcome="outcome", model=small(), weight="matters", worthwhile=0.5)
+        targets = loop.pool_targets(UNITS, weights=matters, threshold=0.5)
+        assert set(targets.positions) <= set(np.flatnonzero(matters))
+        whole = pool.take(np.arange(UNITS))
+        scores = loop.score_pool(there.model, whole.x, whole.arm, name, targets=targets)
+        np.testing.assert_allclose(there.scores(name), scores, rtol=1e-9)
+    assert not np.allclose(there.scores(name), Round(pool, results(), outcome="outcome", model=small()).scores(name))
+
+
+def test_targets_are_drawn_by_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_FEW", 10)
+    weights = np.arange(400.0)
+    targets = loop.pool_targets(400, weights=weights)
+    assert targets.weights.sum() == pytest.approx(1.0)
+    expected = (weights**2).sum() / weights.sum()
+    spread = np.sqrt((weights**3).sum() / weights.sum() - expected**2)
+    assert abs(targets.weights @ targets.positions - expected) < 4 * spread / np.sqrt(1000)
+    with pytest.raises(InputError, match=r"targets must be Targets.of\(positions, 5, weights\), got ndarray"):
+        loop.score_pool(GaussianProcess(), np.eye(5), [0, 1, 0, 1, 0], "tau-vr", targets=np.ones(5))  # type: ignore[arg-type]
+
+
 def test_a_batch_says_who_and_what_is_believed(on_disk: Round) -> None:
     seen: list[tuple[int, int]] = []
     batch = on_disk.choose(4, progress=lambda done, total: seen.append((done, total))).to_pandas()

@@ -104,6 +104,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (results()[(PEOPLE["drug"].iloc[WHO] == "verum").to_numpy()], {}, "no labelled units in arm 0"),
         (results(), {"model": "gpp"}, "unknown model 'gpp'. Did you mean 'gp'?"),
         (results(), {"seed": -1}, "seed must be an integer"),
+        (results(), {"weight": "wealth"}, "no column 'wealth' for the weight"),
+        (results(), {"weight": "age"}, r"weight 'age' is missing in row \d+ of pool.parquet: give everyone a number"),
+        (results(), {"weight": "city"}, r"column 'city' must hold numbers, but row 1 has '(Bern|Oslo)'"),
+        (results(), {"worthwhile": np.nan}, "threshold must be a number"),
     ],
 )
 def test_tables_of_outcomes_that_cannot_be_used(
@@ -232,6 +236,7 @@ def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
         (["-o", "{folder}/none/batch.csv"], "does not exist"),
         (["-o", "{folder}/pool.parquet"], "lies in the pool"),
         (["--model", "gpp"], "unknown model 'gpp'"),
+        (["--weight", "dose"], "'mu-rho-bald' asks neither who matters nor"),
         (["-n", "900"], "900 units asked for"),
         (["--categorical", "dose", "--numeric", "dose"], "cannot be both"),
     ],

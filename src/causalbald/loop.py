@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
+from causalbald._money import spendable
 from causalbald._random import generator
 from causalbald._typing import Array, Positions
 from causalbald._validation import (
@@ -19,9 +20,10 @@ from causalbald._validation import (
     check_vector,
 )
 from causalbald.acquisition.registry import Batch
+from causalbald.errors import InputError
 from causalbald.models.base import CHUNK, CateEstimator
 from causalbald.scoring import Block, Scorer
-from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy, spendable
+from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy
 
 SHORTLIST = 4096
 _FEW = 2048
@@ -46,7 +48,7 @@ def score_pool(
     x = check_inputs(X, images=model.accepts_images)
     arm = check_treatment(treatment, len(x))
     pi = None if propensity is None else check_probability(propensity, len(x))
-    goal = None if function.pointwise else targets or pool_targets(len(x))
+    goal = _goal(function, targets, len(x))
 
     def take(rows: Positions | slice) -> Block:
         return Block(x[rows], arm[rows], None if pi is None else pi[rows])
@@ -72,12 +74,28 @@ def block_size(score: Scorer) -> int:
     return max(1, CHUNK // 2) if score.by_itself else 4 * CHUNK
 
 
-def pool_targets(units: int, *, threshold: float = 0.0) -> acq.Targets:
-    """Return the pool itself as the population that matters: everyone, or of large pools a fixed sample of 1,000."""
-    if units <= _FEW:
-        return acq.Targets.of(np.arange(units), units, threshold=threshold)
-    positions = np.sort(generator(0, "targets", units).choice(units, size=_TARGETS, replace=False))
-    return acq.Targets.of(positions, units, threshold=threshold)
+def pool_targets(units: int, *, weights: ArrayLike | None = None, threshold: float = 0.0) -> acq.Targets:
+    """Return the pool itself as the population that matters: everyone, or of large pools a fixed sample of 1,000.
+
+    ``weights`` (N,) say how much each unit matters, by default all the same; those of large pools are drawn by them.
+    """
+    rng = generator(0, "targets", units)
+    if weights is None and units > _FEW:
+        positions = np.sort(rng.choice(units, size=_TARGETS, replace=False))
+        return acq.Targets.of(positions, units, threshold=threshold)
+    everyone = acq.Targets.of(np.arange(units), units, weights, threshold=threshold)
+    mattering = np.flatnonzero(everyone.weights)
+    if len(mattering) <= _FEW:
+        return acq.Targets.of(mattering, units, everyone.weights[mattering], threshold=threshold)
+    positions, counts = np.unique(rng.choice(units, size=_TARGETS, p=everyone.weights), return_counts=True)
+    return acq.Targets.of(positions, units, counts, threshold=threshold)
+
+
+def _goal(function: acq.Acquisition, targets: acq.Targets | None, units: int) -> acq.Targets | None:
+    """Return who matters, to functions that ask for it."""
+    if targets is not None and not isinstance(targets, acq.Targets):
+        raise InputError(f"targets must be Targets.of(positions, {units}, weights), got {type(targets).__name__}.")
+    return None if function.pointwise else targets or pool_targets(units)
 
 
 def _with_targets(rows: Positions, goal: acq.Targets | None) -> tuple[Positions, acq.Targets | None]:
@@ -184,7 +202,7 @@ def choose(
     limit = max(shortlist, 10 * size)
     few = len(open_units) <= limit
     looked_at = open_units if few else shortlisted(importance(), limit, function.temperature, rng)
-    goal = None if function.pointwise else targets or pool_targets(len(x))
+    goal = _goal(function, targets, len(x))
     rows, here = _with_targets(np.concatenate([looked_at, waiting]), goal)
     chosen = select_greedy(
         model.posterior(x[rows]),

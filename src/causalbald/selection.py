@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
+from causalbald._money import spendable
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_int, check_positions, check_treatment, check_vector
 from causalbald.conditioning import conditioned
@@ -134,11 +135,6 @@ def select_greedy(
         if len(chosen) < size:
             state.measure(pick)
     return np.asarray(chosen, dtype=np.intp)
-
-
-def spendable(budget: float | None) -> float:
-    """Return what may be spent, with room for the rounding of sums of prices; everything without a budget."""
-    return np.inf if budget is None else budget * (1 + 1e-9)
 
 
 def _price(cost: ArrayLike | None, units: int) -> Array:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalbald import loop
+from causalbald._money import spendable
 from causalbald._threads import one_thread
 from causalbald.campaign.asking import propose
 from causalbald.campaign.belief import Belief, lacking_arm
@@ -15,7 +16,6 @@ from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.conditioning import Downdated
-from causalbald.selection import spendable
 
 # Below these, another batch is unlikely to change what is done.
 _LITTLE_GAIN = 0.02

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from causalbald import acquisition, loop
+from causalbald._money import spendable
 from causalbald._random import generator
 from causalbald._scaling import column_scale
 from causalbald._threads import one_thread
@@ -21,7 +22,6 @@ from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.diagnostics.support import is_outside
 from causalbald.errors import InputError
-from causalbald.selection import spendable
 
 _ENOUGH_TO_CLUSTER = 20_000
 

@@ -122,7 +122,7 @@ class Belief:
     def targets(self) -> Targets:
         """The pool as the population that matters, with the effect at which the decision whom to treat changes."""
         threshold = self.settings.sign * self.settings.worthwhile
-        return loop.pool_targets(len(self.pool), threshold=threshold)
+        return loop.pool_targets(len(self.pool), weights=self.pool.weight, threshold=threshold)
 
     def scores(self, rng: np.random.Generator) -> Array:
         """Return how important it would be to measure each unit of the pool, (N,), by the campaign's function."""

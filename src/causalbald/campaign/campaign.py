@@ -72,6 +72,7 @@ class Campaign:
         exclude: Collection[str] = (),
         cost: str | None = None,
         budget: float | None = None,
+        weight: str | None = None,
         protected: Sequence[str] = (),
         outcome_type: OutcomeType = "auto",
         model: str = "auto",
@@ -104,6 +105,8 @@ class Campaign:
             Column with the cost of measuring each person, above 0; information is then bought per cost.
         budget : float, optional
             What may be spent in all: in the unit of ``cost``, or measurements.
+        weight : str, optional
+            Column: how much each person's effect matters to targeted functions, ``default`` among them.
         protected : list of str
             Columns whose groups must not be overlooked: the report shows who was measured.
         outcome_type : "auto", "continuous" or "binary"
@@ -202,11 +205,9 @@ class Campaign:
         """Record a batch unless others have asked for, or measured, one of its units or spent the money meanwhile."""
         units, price = [u["id"] for u in body["units"]], sum(u.get("cost", 1.0) for u in body["units"])
 
-        from causalbald.selection import spendable
-
         def decide(new: list[Event]) -> list[Draft]:
             state = self._advance(new)
-            if state.closed.intersection(units) or state.spent + price > spendable(self.settings.budget):
+            if state.closed.intersection(units) or not self.settings.pays(state.spent + price):
                 return []
             return [Draft("asked", body | {"round": len(state.rounds) + 1})]
 
@@ -264,10 +265,8 @@ class Campaign:
         return self._mark("failed", units, reason)
 
     def _mark(self, kind: str, units: Any, reason: str) -> int:
-        if not isinstance(reason, str):
-            raise InputError(f"a reason is a text, got {reason!r}: reason='moved away' (--reason).")
-        if kind == "withdrawn" and not reason.strip():
-            raise InputError("a withdrawal needs a reason, for the record: reason='moved away' (--reason).")
+        if not isinstance(reason, str) or (kind == "withdrawn" and not reason.strip()):
+            raise InputError(f"give a reason in words, for the record, not {reason!r}: reason='moved away' (--reason).")
         ids = units_of(units, self.settings, self.pool.units)
         marked: list[str] = []
 

@@ -53,6 +53,12 @@ class Pool:
         return None if name is None else to_numbers(self.table([name])[name], name)
 
     @cached_property
+    def weight(self) -> Array | None:
+        """How much each unit's effect matters, (N,), if not all the same."""
+        name = self._settings.weight
+        return None if name is None else to_numbers(self.table([name])[name], name)
+
+    @cached_property
     def x(self) -> Array:
         """Encoded covariates, (N, D)."""
         x = np.empty((self._rows, sum(len(c.features) for c in self._columns)))

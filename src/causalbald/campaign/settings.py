@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from causalbald._money import spendable
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
 
@@ -47,6 +48,7 @@ class Settings:
     worthwhile: float = 0.0
     cost: str | None = None
     budget: float | None = None
+    weight: str | None = None
     protected: tuple[str, ...] = ()
     outcome_type: OutcomeType = "auto"
     model: str = "auto"
@@ -62,6 +64,10 @@ class Settings:
     def left(self, spent: float) -> float | None:
         """Return what is left of the budget, if there is one."""
         return None if self.budget is None else self.budget - spent
+
+    def pays(self, spending: float) -> bool:
+        """Return whether the budget, if there is one, suffices for all of this, but for rounding."""
+        return self.budget is None or spending <= spendable(self.budget)
 
     @property
     def arm_names(self) -> tuple[str, str]:
@@ -82,9 +88,12 @@ class Settings:
         if self.budget is not None:
             check_number(self.budget, "budget", above=0.0)
         check_int(self.seed, "seed", low=0)
-        acquisition.get(self.acquisition)
+        if acquisition.get(self.acquisition).pointwise and self.weight is not None:
+            raise InputError(
+                f"acquisition {self.acquisition!r} does not ask who matters: take 'default', or leave out the weight."
+            )
         make_model(self.model)
-        roles = [("id", self.id), ("treatment", self.treatment), ("outcome", self.outcome), ("cost", self.cost)]
+        roles = [(role, getattr(self, role)) for role in ("id", "treatment", "outcome", "cost", "weight")]
         for k, (role, name) in enumerate(roles):
             for other, same in roles[:k]:
                 if name is not None and name == same:

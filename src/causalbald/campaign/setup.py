@@ -89,6 +89,7 @@ def prepare(
     settings = Settings(id=id, treatment=treatment, arms=arms, protected=tuple(protected), **others)
     settings.check()
     _check_cost(table, settings.cost, units)
+    _check_weight(table, settings.weight, units)
     for name in protected:
         column(table, name, "protected group")
     names = _covariate_names(table, settings, covariates, exclude)
@@ -96,7 +97,7 @@ def prepare(
     columns, described = find_columns(table, names, kinds)
     x = encode(columns, table)
     outcomes = _known_outcomes(table, settings, units)
-    kept = [n for n in table.column_names if n in {*names, *protected, settings.cost}]
+    kept = [n for n in table.column_names if n in {*names, *protected, settings.cost, settings.weight}]
     return Preparation(
         settings,
         columns,
@@ -163,10 +164,24 @@ def _check_cost(table: pa.Table, name: str | None, units: Units) -> None:
         )
 
 
+def _check_weight(table: pa.Table, name: str | None, units: Units) -> None:
+    if name is None:
+        return
+    weight = to_numbers(column(table, name, "weight"), name)
+    bad = ~(weight >= 0)
+    if bad.any():
+        raise InputError(
+            f"weight {name!r} must be a number of at least 0 for everyone, but is not for {int(bad.sum())} units, for "
+            f"example id {units.at(np.flatnonzero(bad)[:1])[0]!r}."
+        )
+    if not weight.any():
+        raise InputError(f"weight {name!r} is 0 for everyone: someone must matter.")
+
+
 def _covariate_names(
     table: pa.Table, settings: Settings, covariates: Sequence[str] | Mapping[str, str] | None, exclude: Collection[str]
 ) -> list[str]:
-    roles = {settings.id, settings.treatment, settings.outcome, settings.cost}
+    roles = {settings.id, settings.treatment, settings.outcome, settings.cost, settings.weight}
     for name in exclude:
         column(table, name, "columns to exclude")
     if covariates is None:
@@ -175,7 +190,7 @@ def _covariate_names(
         raise InputError(f"covariates must be a list of columns, got the text {covariates!r}.")
     for name in covariates:
         column(table, name, "covariates")
-        if name in roles - {settings.cost}:
+        if name in roles - {settings.cost, settings.weight}:
             raise InputError(f"column {name!r} cannot be a covariate: it is the id, the treatment or the outcome.")
     every = table.column_names if isinstance(covariates, Mapping) else covariates
     chosen = [n for n in every if n not in set(exclude) and (n in covariates or n not in roles)]

@@ -41,6 +41,7 @@ def new(
     outcome_type: table.OutcomeTypeOption = table.OutcomeType.AUTO,
     cost: table.Cost = None,
     budget: table.Budget = None,
+    weight: table.Weight = None,
     protected: table.Protected = None,
     audit: table.Audit = 0.0,
     model: table.Model = "auto",

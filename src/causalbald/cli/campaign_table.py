@@ -108,6 +108,15 @@ Budget = Annotated[
         rich_help_panel=_MONEY,
     ),
 ]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="How much each person's effect matters, for example 1 in the region that counts and 0 elsewhere; default: "
+        "all the same.",
+        rich_help_panel=_AIM,
+    ),
+]
 Protected = Annotated[
     _Names,
     typer.Option(
@@ -144,6 +153,7 @@ Seed = Annotated[
     typer.Option(metavar="NUMBER", help="Same history and seed, same next batch.", min=0, rich_help_panel=_CHOICE),
 ]
 _PLAIN = ("treatment", "control", "outcome", "worthwhile", "cost", "budget", "audit", "model", "acquisition", "seed")
+_OF_CAMPAIGNS = ("weight",)
 
 
 def table_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,6 +161,7 @@ def table_options(given: Mapping[str, Any]) -> dict[str, Any]:
     known = kinds(given)
     return {
         **{name: given[name] for name in _PLAIN},
+        **{name: given[name] for name in _OF_CAMPAIGNS if name in given},
         "id": given["id_"],
         "better": given["better"].value,
         "outcome_type": given["outcome_type"].value,

@@ -53,6 +53,22 @@ Outcome = Annotated[
     str, typer.Option(metavar="COLUMN", help="What is measured, in the tables of --measured.", rich_help_panel=_TABLE)
 ]
 Model = Annotated[str, typer.Option(metavar="NAME", help="One of `causalbald models`.", rich_help_panel=_CHOICE)]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="How much each person's effect matters to targeted functions; no covariate. Default: all the same.",
+        rich_help_panel=_CHOICE,
+    ),
+]
+Worthwhile = Annotated[
+    float,
+    typer.Option(
+        metavar="NUMBER",
+        help="Effect from which on treating is worth it, for regret.",
+        rich_help_panel=_CHOICE,
+    ),
+]
 Where = Annotated[
     Backend, typer.Option(help="The cores of this machine, or a Ray cluster (Ray Data).", rich_help_panel=_WHERE)
 ]
@@ -76,6 +92,8 @@ def choose(
     exclude: table.Exclude = None,
     categorical: table.Categorical = None,
     numeric: table.Numeric = None,
+    weight: Weight = None,
+    worthwhile: Worthwhile = 0.0,
     n: Annotated[int, typer.Option("-n", help="People to choose.", min=1, rich_help_panel=_CHOICE)] = 100,
     model: Model = "gp",
     acquisition: table.Acquisition = "mu-rho-bald",
@@ -134,6 +152,8 @@ def score(
     exclude: table.Exclude = None,
     categorical: table.Categorical = None,
     numeric: table.Numeric = None,
+    weight: Weight = None,
+    worthwhile: Worthwhile = 0.0,
     model: Model = "gp",
     acquisition: table.Acquisition = "mu-rho-bald",
     seed: table.Seed = 0,
@@ -159,7 +179,12 @@ def _check_names(given: Mapping[str, Any]) -> None:
     """Find misspelt names before a large pool is read."""
     from causalbald import acquisition, models
 
-    acquisition.get(given["acquisition"])
+    function = acquisition.get(given["acquisition"])
+    if function.pointwise and (given["weight"] is not None or given["worthwhile"]):
+        raise InputError(
+            f"acquisition {function.name!r} asks neither who matters nor what is worthwhile: take a targeted one, such "
+            "as tau-vr or regret, or leave --weight and --worthwhile out."
+        )
     models.make_model(given["model"])
 
 
@@ -203,11 +228,12 @@ def _round(given: Mapping[str, Any]) -> Round:
             treatment=given["treatment"],
             control=given["control"],
             covariates=given["covariate"],
-            exclude=given["exclude"] or [],
+            exclude=[*(given["exclude"] or []), *filter(None, [given["weight"]])],
             kinds=table.kinds(given),
         )
     with busy("fitting"):
-        found = Round(pool, given["measured"], outcome=given["outcome"], model=given["model"], seed=given["seed"])
+        names = ("outcome", "model", "weight", "worthwhile", "seed")
+        found = Round(pool, given["measured"], **{name: given[name] for name in names})
     numbers = sum(len(c.features) for c in pool.columns)
     say(
         f"{pool.name}: {len(pool):,} people, {len(pool.columns)} covariates as {numbers} numbers; "

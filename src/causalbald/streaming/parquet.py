@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from causalbald._random import generator
-from causalbald._typing import Positions
+from causalbald._typing import Array, Positions
 from causalbald._validation import check_positions
-from causalbald.campaign.columns import CellError, Column, as_text, encode, find_columns
+from causalbald.campaign.columns import CellError, Column, as_text, encode, find_columns, to_numbers
 from causalbald.campaign.settings import Value
 from causalbald.campaign.setup import find_arms
 from causalbald.campaign.tables import column
@@ -119,6 +119,18 @@ class ParquetPool:
             arm = self.arm[start : start + len(table)].astype(np.intp)
             yield from (Block(x[k : k + size], arm[k : k + size]) for k in range(0, len(table), size))
             start += len(table)
+
+    def numbers(self, name: str, what: str) -> Array:
+        """Return a column of numbers, (N,), none of them missing."""
+        column(self.files.schema.empty_table(), name, what)
+        found = np.empty(len(self))
+        for start, table in self.files.tables([name]):
+            with _rows_named(start + np.arange(len(table))):
+                found[start : start + len(table)] = part = to_numbers(table[name], name)
+            if np.isnan(part).any():
+                row = start + int(np.flatnonzero(np.isnan(part))[0])
+                raise InputError(f"{what} {name!r} is missing in row {row + 1} of {self.name}: give everyone a number.")
+        return found
 
     def take(self, positions: ArrayLike) -> Block:
         """Return some units, in the order of ``positions``."""

@@ -48,6 +48,11 @@ class Round:
         Column of the outcome.
     model : str or CateEstimator
         One of :func:`causalbald.models.names`, or an unfitted model of your own.
+    weight : str, optional
+        Column of the pool that says how much each unit's effect matters to targeted functions; by default all the same.
+        Exclude it from the covariates unless it is one.
+    worthwhile : float
+        Effect at which the decision whom to treat changes, for ``regret``.
     seed : int
         Same seed, same answer, whatever the chunks and the backend.
     """
@@ -59,6 +64,8 @@ class Round:
         *,
         outcome: str,
         model: str | CateEstimator = "gp",
+        weight: str | None = None,
+        worthwhile: float = 0.0,
         seed: int = 0,
     ) -> None:
         self.pool, self.outcome, self.seed = pool, outcome, check_int(seed, "seed", low=0)
@@ -66,6 +73,8 @@ class Round:
             raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
         for name in {pool.id, pool.treatment, outcome}.intersection(_OWN_COLUMNS):
             raise InputError(f"column {name!r} has the name of a column of the result: give it another name.")
+        self._weights, self._worthwhile = None if weight is None else pool.numbers(weight, "weight"), worthwhile
+        self.targets()  # fails, if at all, before a model is fitted
         where, y = self._read(measured if isinstance(measured, (list, tuple)) else [measured])
         self.measured, self.pending = where[~np.isnan(y)], where[np.isnan(y)]
         if not len(self.measured):
@@ -206,8 +215,12 @@ class Round:
         propensity = self._propensity.predict if "propensity" in function.needs else None
         return Scorer.of(self.model, function, self._targets(function), self.pool.take, propensity)
 
+    def targets(self) -> acq.Targets:
+        """Return the population that matters, and the effect that is worthwhile."""
+        return loop.pool_targets(len(self.pool), weights=self._weights, threshold=self._worthwhile)
+
     def _targets(self, function: acq.Acquisition) -> acq.Targets | None:
-        return None if function.pointwise else loop.pool_targets(len(self.pool))
+        return None if function.pointwise else self.targets()
 
     @cached_property
     def _propensity(self) -> PropensityModel:

@@ -1,0 +1,10 @@
+"""What a budget pays for."""
+
+from __future__ import annotations
+
+import math
+
+
+def spendable(budget: float | None) -> float:
+    """Return what may be spent, with room for the rounding of sums of prices; everything without a budget."""
+    return math.inf if budget is None else budget * (1 + 1e-9)
