@@ -221,7 +221,8 @@ def _with_interval(row: dict[str, Any]) -> dict[str, Any]:
     if not {"difference", "lower", "upper"} <= set(row):
         return row
     middle, lower, upper = row["difference"], row["lower"], row["upper"]
-    text = "" if middle != middle else f"{middle:.3g} [{lower:.3g}, {upper:.3g}]"
+    interval = "" if lower != lower else f" [{lower:.3g}, {upper:.3g}]"
+    text = "" if middle != middle else f"{middle:.3g}{interval}"
     return {k: text if k == "difference" else v for k, v in row.items() if k not in ("lower", "upper")}
 
 

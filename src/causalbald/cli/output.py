@@ -167,7 +167,9 @@ def save_figure(figure: Figure, output: Path) -> None:
 
 
 def _digits(value: Any) -> Any:
-    """Return a float with six digits, which is as a rule more than it knows."""
+    """Return a float with six digits, which is as a rule more than it knows, and nothing for none."""
+    if value is None or value != value:
+        return ""
     return f"{value:.6g}" if isinstance(value, float) else value
 
 

@@ -102,7 +102,7 @@ def _needed(own: pd.DataFrame, reference: pd.DataFrame, target: float | None, er
         return str(labels_to_reach(own, target, error=error, alpha=alpha))
     both = sorted(set(own["seed"]) & set(reference["seed"]))
     if not both:
-        return "-"
+        return ""
     mine, theirs = (trials[trials["seed"].isin(both)] for trials in (own, reference))
     return str(labels_to_match(mine, theirs, error=error, alpha=alpha))
 
