@@ -27,7 +27,7 @@ RIVALS = ("qhte", "macal", "lcmd", "fccm")
 PARTS = {
     "choice": [Plan(DATASETS, ("auto",), ("mu-rho-bald", "tau-vr"), batch="greedy")],
     "default": [Plan(DATASETS, ("auto",), ("default", "random"))],
-    "paper": [Plan(("synthetic-bimodal",), ("due",), ("mu-rho-bald",), ("paper",))],
+    "paper": [Plan(("synthetic-bimodal", "ihdp-cov"), ("due",), ("mu-rho-bald",), ("paper",))],  # others: results/paper
     "gp": [
         Plan(DATASETS, ("gp",), (*PAPER_ACQUISITIONS, *RIVALS)),
         Plan(DATASETS, ("gp",), ("mu-bald", "mu-rho-bald", *TARGETED), batch="greedy"),
@@ -67,6 +67,7 @@ def compare() -> pd.DataFrame:
     for dataset in DATASETS:
         ours = chosen(STUDY, dataset, "auto", "paid", "default")
         paper = pd.concat([chosen(folder, dataset, "due", "paper", "mu-rho-bald") for folder in (PAPER, STUDY)])
+        paper = paper.drop_duplicates(["seed", "labels"])
         seeds = sorted(set(ours["seed"]) & set(paper["seed"]))
         if not seeds:
             continue

@@ -175,6 +175,7 @@ def table(
         rows = found if timings else found.drop(columns=["seconds_fit", "seconds_score"])
     else:
         rows = summarise(found, baseline=baseline, error=error, labels=labels, target=target, timings=timings)
+        rows = rows if as_json or as_csv else _needed_in_words(rows)
     rows = _columns(rows, columns)
     if as_csv:
         sys.stdout.write(rows.to_csv(index=False, float_format="%.5g"))
@@ -182,6 +183,14 @@ def table(
         sys.stdout.write(_markdown([_with_interval(row) for row in _records(rows)]))
     else:
         print_records(_records(rows), as_json=as_json)
+
+
+def _needed_in_words(rows: pd.DataFrame) -> pd.DataFrame:
+    """Write the labels needed and their interval into one cell, which is easier to read."""
+    from causalbald.metrics import LabelsNeeded
+
+    three = zip(rows["needed"], rows.pop("needed_lower"), rows.pop("needed_upper"), strict=True)
+    return rows.assign(needed=["" if n != n else str(LabelsNeeded(n, low, high)) for n, low, high in three])
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:

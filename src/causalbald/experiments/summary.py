@@ -9,7 +9,14 @@ import pandas as pd
 
 from causalbald._validation import check_alpha
 from causalbald.errors import InputError
-from causalbald.metrics import areas, check_one_trial_each, labels_to_match, labels_to_reach, paired_interval
+from causalbald.metrics import (
+    LabelsNeeded,
+    areas,
+    check_one_trial_each,
+    labels_to_match,
+    labels_to_reach,
+    paired_interval,
+)
 
 GROUP = ["dataset", "model", "track"]
 
@@ -48,7 +55,8 @@ def summarise(
     DataFrame
         ``dataset, model, track, acquisition, seeds, labels``; ``mean``, ``se`` and ``median`` of the error there;
         ``area``, the mean error over the curve up to there; ``needed``, labels after which the mean curve stays at or
-        below the target, with an interval from a bootstrap over (pairs of) trials; and against the baseline, over the
+        below the target (infinite if it never does), with an interval ``needed_lower, needed_upper`` from a bootstrap
+        over (pairs of) trials; and against the baseline, over the
         seeds that both have: ``wins``, the share of seeds with the smaller area, and ``difference`` of areas with its
         t-interval ``lower, upper`` (negative: better than the baseline).
     """
@@ -65,7 +73,7 @@ def summarise(
         for acquisition, own in shown.groupby("acquisition", sort=False):
             row = dict(zip(GROUP, names, strict=True)) | {"acquisition": acquisition}
             row |= _errors(own, end, error)
-            row["needed"] = _needed(own, reference, target, error, alpha)
+            row |= _needed(own, reference, target, error, alpha)
             row |= _against(own, reference, error, alpha)
             if timings:
                 row["seconds"] = own.groupby("seed")[["seconds_fit", "seconds_score"]].sum().sum(axis=1).mean()
@@ -97,14 +105,18 @@ def _errors(own: pd.DataFrame, end: int, error: str) -> dict[str, Any]:
     }
 
 
-def _needed(own: pd.DataFrame, reference: pd.DataFrame, target: float | None, error: str, alpha: float) -> str:
+def _needed(
+    own: pd.DataFrame, reference: pd.DataFrame, target: float | None, error: str, alpha: float
+) -> dict[str, float]:
+    both = set(own["seed"]) & set(reference["seed"])
     if target is not None:
-        return str(labels_to_reach(own, target, error=error, alpha=alpha))
-    both = sorted(set(own["seed"]) & set(reference["seed"]))
-    if not both:
-        return ""
-    mine, theirs = (trials[trials["seed"].isin(both)] for trials in (own, reference))
-    return str(labels_to_match(mine, theirs, error=error, alpha=alpha))
+        found = labels_to_reach(own, target, error=error, alpha=alpha)
+    elif both:
+        mine, theirs = (trials[trials["seed"].isin(both)] for trials in (own, reference))
+        found = labels_to_match(mine, theirs, error=error, alpha=alpha)
+    else:
+        found = LabelsNeeded(*[float("nan")] * 3)
+    return {"needed": found.labels, "needed_lower": found.lower, "needed_upper": found.upper}
 
 
 def _against(own: pd.DataFrame, reference: pd.DataFrame, error: str, alpha: float) -> dict[str, float]:
