@@ -169,6 +169,19 @@ def test_batches_that_cannot_be_chosen(tmp_path: Path) -> None:
             there.choose(size, **options)
 
 
+def test_a_person_may_be_in_several_tables(tmp_path: Path) -> None:
+    """An empty batch, and the laboratory's table with the same people."""
+    pool = open_pool(write(tmp_path / "pool.parquet"))
+    asked = results().head(12).assign(outcome=np.nan)
+    there = Round(pool, [asked, results()], outcome="outcome", model=small())
+    whole = Round(pool, results(), outcome="outcome", model=small())
+    np.testing.assert_array_equal(there.measured, whole.measured)
+    np.testing.assert_array_equal(there.pending, whole.pending)
+    other = results().tail(2).assign(outcome=[77.0, 78.0])
+    with pytest.raises(InputError, match=r"id 'P\d+' has different outcomes in the tables, \S+ and 77: mend one"):
+        Round(pool, [results(), other], outcome="outcome", model=small())
+
+
 def test_numbers_and_formulas_as_ids(tmp_path: Path) -> None:
     whole = changed(person=np.arange(UNITS))
     pool = open_pool(write(tmp_path / "numbers.parquet", whole))
@@ -206,6 +219,9 @@ def test_rounds_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
     assert form["person"].tolist() == expected["person"].tolist()
     assert form["outcome"].isna().all()
     assert "600 people, 4 covariates as 6 numbers; 40 are measured, 5 asked for." in done.stderr
+    assert "Left out" not in done.stderr
+    constant = write(tmp_path / "constant.parquet", changed(clinic=1.0))
+    assert "Left out: clinic (constant)." in run("choose", constant, "--measured", measured, *OPTIONS, "-n", 2).stderr
     filled = form.assign(outcome=[1.0] * 6 + [np.nan])
     filled.to_csv(batch, index=False)
     again = run("choose", pool, "--measured", measured, "--measured", batch, *OPTIONS, "-n", 3, "--batch", "softmax")

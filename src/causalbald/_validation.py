@@ -151,6 +151,14 @@ def check_int(value: Any, name: str, *, low: int) -> int:
     return int(value)
 
 
+def check_cost(cost: ArrayLike, length: int) -> Array:
+    """Return what measuring each unit costs, (length,), above 0."""
+    price = check_vector(cost, "cost", length)
+    if (price <= 0).any():
+        raise InputError(f"cost must be above 0 for every unit, found {price.min():g}.")
+    return price
+
+
 def check_number(
     value: Any, name: str, *, low: float = -np.inf, above: float = -np.inf, below: float = np.inf
 ) -> float:

@@ -13,11 +13,11 @@ from causalbald._random import generator
 from causalbald._typing import Array, Positions
 from causalbald._validation import (
     check_choice,
+    check_cost,
     check_inputs,
     check_positions,
     check_probability,
     check_treatment,
-    check_vector,
 )
 from causalbald.acquisition.registry import Batch
 from causalbald.errors import InputError
@@ -174,7 +174,7 @@ def choose(
     arm = check_treatment(treatment, len(x))
     waiting = check_positions(pending, len(x), "pending")
     open_units = np.setdiff1d(check_positions(available, len(x), "available"), waiting)
-    price = None if cost is None else check_vector(cost, "cost", len(x))
+    price = None if cost is None else check_cost(cost, len(x))
     if function.batchwise:
         known = np.setdiff1d(np.arange(len(x)), open_units)
         if measured is not None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from causalbald import acquisition as acq
 from causalbald._money import spendable
 from causalbald._typing import Array, Positions
-from causalbald._validation import check_int, check_positions, check_treatment, check_vector
+from causalbald._validation import check_cost, check_int, check_positions, check_treatment
 from causalbald.conditioning import conditioned
 from causalbald.errors import InputError
 from causalbald.posterior import Posterior
@@ -123,7 +123,8 @@ def select_greedy(
     state = conditioned(posterior, arm, function, targets)
     for position in waiting:
         state.measure(int(position))
-    price, left = _price(cost, len(posterior)), spendable(budget)
+    price = np.ones(len(posterior)) if cost is None else check_cost(cost, len(posterior))
+    left = spendable(budget)
     chosen: list[int] = []
     while len(chosen) < size and not (closed := closed | (price > left)).all():
         scores = function(state.belief, arm, propensity=propensity, targets=state.targets, rng=rng)
@@ -135,12 +136,3 @@ def select_greedy(
         if len(chosen) < size:
             state.measure(pick)
     return np.asarray(chosen, dtype=np.intp)
-
-
-def _price(cost: ArrayLike | None, units: int) -> Array:
-    if cost is None:
-        return np.ones(units)
-    price = check_vector(cost, "cost", units)
-    if (price <= 0).any():
-        raise InputError("cost must be above 0 for every unit.")
-    return price

@@ -239,4 +239,7 @@ def _round(given: Mapping[str, Any]) -> Round:
         f"{pool.name}: {len(pool):,} people, {len(pool.columns)} covariates as {numbers} numbers; "
         f"{len(found.measured):,} are measured, {len(found.pending):,} asked for."
     )
+    useless = [f"{d.column} ({d.note})" for d in pool.described if d.use == "left out"]
+    if useless:
+        say(f"Left out: {', '.join(useless)}.")
     return found

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from causalbald import acquisition as acq
@@ -17,7 +18,7 @@ from causalbald import loop, metrics
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions, Treatment
-from causalbald._validation import check_both_arms, check_int, check_probability
+from causalbald._validation import check_both_arms, check_cost, check_int, check_probability
 from causalbald.acquisition.registry import Batch
 from causalbald.datasets import Benchmark, Split
 from causalbald.diagnostics.support import is_outside
@@ -55,7 +56,7 @@ def run_trial(
     seed: int,
     track: Track = "paid",
     propensity: Array | None = None,
-    cost: Array | None = None,
+    cost: ArrayLike | None = None,
     state: TrialState | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
@@ -102,6 +103,7 @@ def run_trial(
     pool = benchmark.pool
     function = acq.get(acquisition)
     _check_plan(len(pool), warm_start, batch_size, steps, track)
+    price = None if cost is None else check_cost(cost, len(pool))
     template = make_model(model, random_state=seed) if isinstance(model, str) else model
     batch = function.batch if batch is None else batch
     if batch == "softmax" and temperature is None:
@@ -123,9 +125,9 @@ def run_trial(
         if step < steps:
             available = np.setdiff1d(np.arange(len(pool)), measured)
             size, budget = batch_size, None
-            if cost is not None and function.per_cost:
+            if price is not None and function.per_cost:
                 planned = warm_start + batch_size * (step + 1)
-                size, budget = _paid(planned, cost, measured, available)
+                size, budget = _paid(planned, price, measured, available)
             chosen = loop.choose(
                 fitted,
                 pool.x,
@@ -137,12 +139,12 @@ def run_trial(
                 batch=batch,
                 temperature=temperature,
                 propensity=weight,
-                cost=cost,
+                cost=price,
                 budget=budget,
             )
             acquired.append(chosen.tolist())
         seconds = {"seconds_fit": fit_done - started, "seconds_score": perf_counter() - fit_done}
-        spent = {} if cost is None else {"spent": float(cost[measured].sum())}
+        spent = {} if price is None else {"spent": float(price[measured].sum())}
         state.rows.append({"step": step, **_describe(fitted, benchmark, measured, propensity), **spent, **seconds})
         if progress is not None:
             progress(step + 1, steps + 1)

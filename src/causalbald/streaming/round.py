@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,8 +43,8 @@ class Round:
     ----------
     pool : ParquetPool
     measured : path or DataFrame, or a list of these
-        Ids and outcomes. Rows without an outcome are people who were asked for and are not measured yet: they are not
-        chosen again, and greedy batches take them into account.
+        Ids and outcomes. Rows without an outcome are people who were asked for and are not measured yet, unless another
+        table has their outcome: they are not chosen again, and greedy batches take them into account.
     outcome : str
         Column of the outcome.
     model : str or CateEstimator
@@ -267,16 +268,30 @@ class Round:
 
     def _read(self, sources: Sequence[Any]) -> tuple[Positions, Array]:
         """Return where the people in some tables are, in the order of the pool, and their outcomes."""
-        name, ids, outcomes = self.pool.id, [], []
-        for source in sources:
-            table = read_table(source, text=[name]).data
-            ids += written(column(table, name, "ids"), name).chunks
-            outcomes.append(to_numbers(column(table, self.outcome, "outcome"), self.outcome))
-        # An apostrophe that our own CSV files put before a formula is taken off again.
-        text = pc.replace_substring_regex(pa.chunked_array(ids, pa.string()), r"^'([=+\-@\t\r])", r"\1")
-        where = self.pool.positions(id_text(text, name).combine_chunks())
+        found = [self._read_one(source) for source in sources]
+        ids = pa.concat_arrays([table["id"].combine_chunks() for table in found])
+        told = pd.DataFrame(
+            {"id": ids.to_pylist(), "outcome": np.concatenate([t["outcome"].to_numpy() for t in found])}
+        )
+        people = told.groupby("id", sort=False)["outcome"]
+        if len(torn := np.flatnonzero(people.nunique() > 1)):
+            name = people.nunique().index[torn[0]]
+            values = told.loc[told["id"] == name, "outcome"].dropna().unique()
+            raise InputError(
+                f"id {name!r} has different outcomes in the tables, {values[0]:g} and {values[1]:g}: mend one of them."
+            )
+        outcomes = people.first()  # of those that are not missing
+        where = self.pool.positions(pa.array(outcomes.index, pa.string()))
         order = np.argsort(where)
-        return where[order], np.concatenate(outcomes)[order]
+        return where[order], outcomes.to_numpy()[order]
+
+    def _read_one(self, source: Any) -> pa.Table:
+        name = self.pool.id
+        table = read_table(source, text=[name]).data
+        ids = written(column(table, name, "ids"), name)
+        # An apostrophe that our own CSV files put before a formula is taken off again.
+        ids = id_text(pc.replace_substring_regex(ids, r"^'([=+\-@\t\r])", r"\1"), name)
+        return pa.table({"id": ids, "outcome": to_numbers(column(table, self.outcome, "outcome"), self.outcome)})
 
     def _rng(self) -> np.random.Generator:
         return generator(self.seed, "choose")
