@@ -72,9 +72,8 @@ def test_table_in_all_formats(folder: str) -> None:
     assert "seconds" not in rows[0]
     assert "seconds" in json.loads(run("table", folder, "--json", "--timings")[0])[0]
     csv = run("table", folder, "--csv")[0].splitlines()
-    assert csv[0].startswith(
-        "dataset,model,track,acquisition,seeds,labels,mean,se,median,area,needed,needed_lower,needed_upper,wins"
-    )
+    names = "dataset,model,track,acquisition,seeds,labels,mean,se,median,area,needed,needed_lower,needed_upper,wins"
+    assert csv[0].startswith(names)
     assert len(csv) == 3
     markdown = run("table", folder, "--markdown", "--acquisition", "random")[0].splitlines()
     assert markdown[1].startswith("| --- |")

@@ -269,10 +269,7 @@ class Round:
     def _read(self, sources: Sequence[Any]) -> tuple[Positions, Array]:
         """Return where the people in some tables are, in the order of the pool, and their outcomes."""
         found = [self._read_one(source) for source in sources]
-        ids = pa.concat_arrays([table["id"].combine_chunks() for table in found])
-        told = pd.DataFrame(
-            {"id": ids.to_pylist(), "outcome": np.concatenate([t["outcome"].to_numpy() for t in found])}
-        )
+        told = pa.concat_tables(found).to_pandas()
         people = told.groupby("id", sort=False)["outcome"]
         if len(torn := np.flatnonzero(people.nunique() > 1)):
             name = people.nunique().index[torn[0]]
