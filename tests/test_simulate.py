@@ -114,6 +114,7 @@ def test_rounds_of_equal_money(pool: pd.DataFrame) -> None:
         ({"seeds": 1}, "seeds must be an integer of at least 2"),
         ({"workers": 0}, "workers must be an integer of at least 1"),
         ({"treatment": "dose"}, "there is no column 'dose' for the treatment"),
+        ({"weight": "age"}, "errors in a simulation are those of everyone: leave out the weight"),
     ],
 )
 def test_what_cannot_be_simulated(pool: pd.DataFrame, options: dict[str, Any], message: str) -> None:

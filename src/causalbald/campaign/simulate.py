@@ -229,6 +229,8 @@ class _Study:
     def of(cls, prepared: Preparation, batch_size: int, rounds: int, warm_start: int | None) -> _Study:
         """Return the study on at most 2,000 people of the pool."""
         settings, rows = prepared.settings, np.arange(len(prepared))
+        if settings.weight is not None:
+            raise InputError("errors in a simulation are those of everyone: leave out the weight.")
         if len(rows) > _MOST_UNITS:
             drawn = generator(settings.seed, "simulate").choice(len(rows), size=_MOST_UNITS, replace=False)
             rows = np.sort(drawn)
