@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -71,6 +73,26 @@ def test_closed_forms_are_what_measuring_does(name: str, residual: bool) -> None
     targets = acquisition.Targets.of(TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3)
     got = acquisition.score(name, p, ARM, targets=targets)
     np.testing.assert_allclose(got, brute_force(name, p, targets), rtol=2e-3 if name == "regret" else 1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_everyone_the_same_is_a_case_of_weights(name: str) -> None:
+    """Equal weights have a faster way, over several groups of targets."""
+    p = fake_posterior(75, rank=5)
+    arm = np.arange(75) % 2
+    equal = acquisition.Targets.of(np.arange(75), 75, threshold=0.3)
+    nearly = acquisition.Targets.of(np.arange(75), 75, 1 + 1e-9 * np.arange(75), threshold=0.3)
+    got = acquisition.score(name, p, arm, targets=equal)
+    np.testing.assert_allclose(got, acquisition.score(name, p, arm, targets=nearly), rtol=1e-6, atol=1e-6)
+
+
+def test_gains_that_are_tiny_everywhere_are_still_told_apart() -> None:
+    """A decision is nearly settled for everyone: what is left to gain is small, and not the same for all."""
+    p = fake_posterior(UNITS, rank=5)
+    sure = replace(p, mean=p.mean + np.array([0.0, 20.0]))
+    got = acquisition.score("regret", sure, ARM, targets=acquisition.Targets.of(np.arange(UNITS), UNITS))
+    assert got.max() < -20
+    assert len(np.unique(got.round(6))) > UNITS // 2
 
 
 def test_the_drop_is_that_of_conditioning() -> None:
