@@ -17,7 +17,8 @@ from causalbald._typing import Array, Treatment
 from causalbald.acquisition.registry import Targets, register
 from causalbald.posterior import Posterior
 
-_CHUNK = 128  # units at a time: a few arrays of so many rows and 1,000 targets stay in the processor's cache
+_CHUNK = 1024  # units whose covariances with targets are worked out together
+_CACHED = 128  # units looked at together: arrays of so many rows and 1,000 targets stay in the cache
 _TINY = 1e-300
 # A correlation that rounding errors, or few draws, bring to 1 or beyond would be worth infinitely much.
 _CERTAIN = 1 - 1e-9
@@ -52,11 +53,13 @@ def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> 
     belief = posterior.linearised()
     goal, total = _Goal(belief, targets), np.empty(len(belief))
     inverse = np.linalg.inv(goal.both + 1e-9 * goal.both.mean() * np.eye(2) + _TINY * np.eye(2))
-    for rows in _chunks(len(belief)):
-        c0, c1 = (_covariance(belief, treatment, goal, rows, arm) for arm in (0, 1))
+    for rows in _chunks(len(belief), _CHUNK):
+        both = [_covariance(belief, treatment, goal, rows, arm) for arm in (0, 1)]
         _, outcome = _spread(belief, treatment, rows)
-        quadratic = c0 * (c0 * inverse[:, 0, 0] + c1 * (2 * inverse[:, 0, 1])) + c1**2 * inverse[:, 1, 1]
-        total[rows] = -0.5 * _mean_log_rest(quadratic / outcome[:, None], goal.weights)
+        for part in _chunks(len(outcome), _CACHED):
+            c0, c1 = both[0][part], both[1][part]
+            quadratic = c0 * (c0 * inverse[:, 0, 0] + c1 * (2 * inverse[:, 0, 1])) + c1**2 * inverse[:, 1, 1]
+            total[rows][part] = -0.5 * _mean_log_rest(quadratic / outcome[part, None], goal.weights)
     return _log(total)
 
 
@@ -111,9 +114,11 @@ def _over_targets(posterior: Posterior, treatment: Treatment, targets: Targets, 
     """Return the log of what ``worth`` makes of the covariances of each unit's outcome with all targets' effects."""
     belief = posterior.linearised()
     goal, total = _Goal(belief, targets), np.empty(len(belief))
-    for rows in _chunks(len(belief)):
+    for rows in _chunks(len(belief), _CHUNK):
         covariance = _covariance(belief, treatment, goal, rows)
-        total[rows] = worth(covariance, np.stack(_spread(belief, treatment, rows), axis=1), goal)
+        spread = np.stack(_spread(belief, treatment, rows), axis=1)
+        for part in _chunks(len(spread), _CACHED):
+            total[rows][part] = worth(covariance[part], spread[part], goal)
     return _log(total)
 
 
@@ -167,5 +172,5 @@ def _log(values: Array) -> Array:
     return result
 
 
-def _chunks(length: int) -> Iterator[slice]:
-    return (slice(start, start + _CHUNK) for start in range(0, length, _CHUNK))
+def _chunks(length: int, size: int) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, length, size))
