@@ -233,12 +233,13 @@ def _first_line(error: Exception) -> str:
 
 def column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
     """Return a column, or say which ones there are."""
-    if name not in table.column_names:
+    place = table.schema.get_field_index(name)
+    if place < 0:
         from difflib import get_close_matches
 
         close = get_close_matches(name, table.column_names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         known = ", ".join(map(repr, table.column_names[:20])) + (", …" if table.num_columns > 20 else "")
         raise InputError(f"there is no column {name!r} for the {what}.{hint} Columns: {known}.")
-    found = table[name]
+    found = table.column(place)
     return pc.cast(found, found.type.value_type) if pa.types.is_dictionary(found.type) else found
