@@ -45,10 +45,7 @@ def paired(table: pd.DataFrame, *, baseline: str = "random", error: str = "pehe"
                     _draw(axes, place, ratios[name].to_numpy(dtype=float), styles[name])
             axes.axvline(1.0, color="black", linewidth=0.9)
             axes.set_title(f"{title} ({count_seeds(len(ratios))})")
-            axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
-            axes.xaxis.set_minor_formatter(NullFormatter())
+        _scale(panels[0])
         panels[0].set_yticks(range(len(order)), order)
         figure.supxlabel(f"mean error over the way, as a share of that of {baseline}", fontsize=10)
     return figure
@@ -66,6 +63,17 @@ def _ratios(trials: pd.DataFrame, baseline: str, error: str) -> pd.DataFrame:
     area = pd.DataFrame({name: areas(rows[rows["acquisition"] == name], error) for name in by_method})
     logs = area.loc[common_seeds(by_method)].map(math.log)
     return logs.sub(logs[baseline], axis=0).drop(columns=baseline)
+
+
+def _scale(axes: Any) -> None:
+    """Make the axis that all panels share logarithmic, with as many marks as there is room for."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    decades = math.log10(high / low)
+    marks = (1, 1.5, 2, 3, 5, 7) if decades < 0.8 else (1, 2, 5) if decades < 1.4 else (1, 3)
+    axes.xaxis.set_major_locator(LogLocator(subs=marks))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw(axes: Any, place: int, ratios: Any, style: Any) -> None:
