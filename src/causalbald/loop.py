@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -199,11 +200,8 @@ def choose(
         t = function.temperature if temperature is None else temperature
         chosen = select(importance(), size, temperature=t, rng=rng)
         return chosen[affordable(chosen, price, budget)]
-    limit = max(shortlist, 10 * size)
-    few = len(open_units) <= limit
-    looked_at = open_units if few else shortlisted(importance(), limit, function.temperature, rng)
-    goal = _goal(function, targets, len(x))
-    rows, here = _with_targets(np.concatenate([looked_at, waiting]), goal)
+    looked_at = shortlisted(importance, open_units, max(shortlist, 10 * size), function.temperature, rng)
+    rows, here = _with_targets(np.concatenate([looked_at, waiting]), _goal(function, targets, len(x)))
     chosen = select_greedy(
         model.posterior(x[rows]),
         arm[rows],
@@ -227,8 +225,16 @@ def batch_rule(model: CateEstimator, X: ArrayLike) -> Batch:
     return "greedy" if draws is None or draws >= MIN_DRAWS_FOR_GREEDY else "softmax"
 
 
-def shortlisted(scores: Array, limit: int, temperature: float, rng: np.random.Generator) -> Positions:
-    """Return sorted positions of ``limit`` units worth a closer look; ``scores`` are changed."""
+def shortlisted(
+    importance: Callable[[], Array], available: Positions, limit: int, temperature: float, rng: np.random.Generator
+) -> Positions:
+    """Return sorted positions of ``limit`` units worth a closer look, or all that are available if they are no more.
+
+    ``importance`` returns scores that are -inf for all others, asked for only if needed, and changed.
+    """
+    if len(available) <= limit:
+        return available
+    scores = importance()
     best = select(scores, limit // 2, temperature=0.0, rng=rng)
     scores[best] = -np.inf
     return np.sort(np.concatenate([best, select(scores, limit - len(best), temperature=temperature, rng=rng)]))

@@ -49,14 +49,12 @@ class Pool:
     @cached_property
     def cost(self) -> Array | None:
         """Cost of measuring each unit, (N,), if they differ."""
-        name = self._settings.cost
-        return None if name is None else to_numbers(self.table([name])[name], name)
+        return self._numbers(self._settings.cost)
 
     @cached_property
     def weight(self) -> Array | None:
         """How much each unit's effect matters, (N,), if not all the same."""
-        name = self._settings.weight
-        return None if name is None else to_numbers(self.table([name])[name], name)
+        return self._numbers(self._settings.weight)
 
     @cached_property
     def x(self) -> Array:
@@ -71,6 +69,9 @@ class Pool:
     def table(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of the user's table."""
         return pa.concat_tables(self._parts(names))
+
+    def _numbers(self, name: str | None) -> Array | None:
+        return None if name is None else to_numbers(self.table([name])[name], name)
 
     def _fact(self, name: str) -> Any:
         return _unpacked(self._storage.part("facts"), [name])[name].to_numpy()

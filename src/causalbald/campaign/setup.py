@@ -88,8 +88,8 @@ def prepare(
     arms, arm = _arms(column(table, treatment, "treatment"), treatment, control, units)
     settings = Settings(id=id, treatment=treatment, arms=arms, protected=tuple(protected), **others)
     settings.check()
-    _check_cost(table, settings.cost, units)
-    _check_weight(table, settings.weight, units)
+    _check_numbers(table, "cost", settings.cost, units, zero=False)
+    _check_numbers(table, "weight", settings.weight, units, zero=True)
     for name in protected:
         column(table, name, "protected group")
     names = _covariate_names(table, settings, covariates, exclude)
@@ -151,31 +151,19 @@ def find_arms(values: pa.Array, name: str, control: Value | None) -> tuple[tuple
     return (first, second), text
 
 
-def _check_cost(table: pa.Table, name: str | None, units: Units) -> None:
+def _check_numbers(table: pa.Table, role: str, name: str | None, units: Units, *, zero: bool) -> None:
+    """Refuse a column of costs or weights unless it has a number above 0, or also ``zero``, for everyone."""
     if name is None:
         return
-    cost = to_numbers(column(table, name, "cost"), name)
-    bad = ~(cost > 0)
-    if bad.any():
-        example = units.at(np.flatnonzero(bad)[:1])[0]
-        raise InputError(
-            f"cost {name!r} must be a number above 0 for everyone, but is not for {int(bad.sum())} units, for example "
-            f"id {example!r}."
-        )
-
-
-def _check_weight(table: pa.Table, name: str | None, units: Units) -> None:
-    if name is None:
-        return
-    weight = to_numbers(column(table, name, "weight"), name)
-    bad = ~(weight >= 0)
+    values = to_numbers(column(table, name, role), name)
+    bad = ~(values >= 0 if zero else values > 0)
     if bad.any():
         raise InputError(
-            f"weight {name!r} must be a number of at least 0 for everyone, but is not for {int(bad.sum())} units, for "
-            f"example id {units.at(np.flatnonzero(bad)[:1])[0]!r}."
+            f"{role} {name!r} must be a number {'of at least' if zero else 'above'} 0 for everyone, but is not for "
+            f"{int(bad.sum())} units, for example id {units.at(np.flatnonzero(bad)[:1])[0]!r}."
         )
-    if not weight.any():
-        raise InputError(f"weight {name!r} is 0 for everyone: someone must matter.")
+    if not values.any():
+        raise InputError(f"{role} {name!r} is 0 for everyone: someone must matter.")
 
 
 def _covariate_names(

@@ -152,16 +152,18 @@ Seed = Annotated[
     int,
     typer.Option(metavar="NUMBER", help="Same history and seed, same next batch.", min=0, rich_help_panel=_CHOICE),
 ]
-_PLAIN = ("treatment", "control", "outcome", "worthwhile", "cost", "budget", "audit", "model", "acquisition", "seed")
-_OF_CAMPAIGNS = ("weight",)
+# Options that have the names of the parameters; simulations have no weight.
+_PLAIN = (
+    *("treatment", "control", "outcome", "worthwhile", "weight"),
+    *("cost", "budget", "audit", "model", "acquisition", "seed"),
+)
 
 
 def table_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``Campaign.create`` takes beside the pool, from the options of a command by name."""
     known = kinds(given)
     return {
-        **{name: given[name] for name in _PLAIN},
-        **{name: given[name] for name in _OF_CAMPAIGNS if name in given},
+        **{name: given[name] for name in _PLAIN if name in given},
         "id": given["id_"],
         "better": given["better"].value,
         "outcome_type": given["outcome_type"].value,

@@ -53,14 +53,6 @@ Outcome = Annotated[
     str, typer.Option(metavar="COLUMN", help="What is measured, in the tables of --measured.", rich_help_panel=_TABLE)
 ]
 Model = Annotated[str, typer.Option(metavar="NAME", help="One of `causalbald models`.", rich_help_panel=_CHOICE)]
-Weight = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="How much each person's effect matters to targeted functions; no covariate. Default: all the same.",
-        rich_help_panel=_CHOICE,
-    ),
-]
 Worthwhile = Annotated[
     float,
     typer.Option(
@@ -92,7 +84,7 @@ def choose(
     exclude: table.Exclude = None,
     categorical: table.Categorical = None,
     numeric: table.Numeric = None,
-    weight: Weight = None,
+    weight: table.Weight = None,
     worthwhile: Worthwhile = 0.0,
     n: Annotated[int, typer.Option("-n", help="People to choose.", min=1, rich_help_panel=_CHOICE)] = 100,
     model: Model = "gp",
@@ -152,7 +144,7 @@ def score(
     exclude: table.Exclude = None,
     categorical: table.Categorical = None,
     numeric: table.Numeric = None,
-    weight: Weight = None,
+    weight: table.Weight = None,
     worthwhile: Worthwhile = 0.0,
     model: Model = "gp",
     acquisition: table.Acquisition = "mu-rho-bald",

@@ -161,11 +161,8 @@ class Round:
             t = function.temperature if temperature is None else temperature
             chosen = select(offered, size, temperature=t, rng=rng)
         else:
-            limit = max(loop.SHORTLIST, 10 * size)
-            few = int(open_units.sum()) <= limit
-            looked_at = (
-                np.flatnonzero(open_units) if few else loop.shortlisted(offered, limit, function.temperature, rng)
-            )
+            limit, available = max(loop.SHORTLIST, 10 * size), np.flatnonzero(open_units)
+            looked_at = loop.shortlisted(lambda: offered, available, limit, function.temperature, rng)
             chosen = self._greedy(function, size, looked_at, temperature, rng)
         return self._batch(chosen, scores)
 
