@@ -18,7 +18,7 @@ from causalbald.models.base import Labelled
 from causalbald.posterior import Posterior
 from causalbald.testing import fake_posterior
 
-ERRORS = ["pehe", "ate_error", "coverage95"]
+ERRORS = ["pehe", "ate_error", "policy_regret", "coverage95"]
 SHARES = ["width_inside", "width_outside", "overlap_share", "treated_share"]
 COLUMNS = ["step", "labels", *ERRORS, *SHARES, "seconds_fit", "seconds_score"]
 PLAN: dict[str, Any] = {"warm_start": 10, "batch_size": 5, "steps": 2}
@@ -61,6 +61,10 @@ def test_errors_are_those_of_a_fit_by_hand(benchmark: datasets.Benchmark) -> Non
     last = table.iloc[-1]
     assert last["pehe"] == pytest.approx(np.sqrt(np.mean(error**2)))
     assert last["ate_error"] == pytest.approx(abs(error.mean()))
+    treated = model.effect(test.x) > 0
+    best, reached = np.maximum(test.effect, 0).mean(), np.where(treated, test.effect, 0).mean()
+    assert last["policy_regret"] == pytest.approx(best - reached)
+    assert last["policy_regret"] > 0
     sd = np.sqrt(model.posterior(test.x).effect_variance)
     assert last["coverage95"] == pytest.approx(np.mean(np.abs(error) <= 1.959964 * sd))
     assert test.propensity is not None

@@ -108,6 +108,12 @@ def test_only_seeds_that_all_methods_of_a_panel_have_are_compared() -> None:
         figures.convergence(disjoint)
 
 
+def test_trials_without_the_value_are_not_drawn() -> None:
+    trials = table(sets=("one", "two"))
+    trials.loc[(trials["dataset"] == "two") | (trials["seed"] == 0), "pehe"] = np.nan
+    assert titles(figures.convergence(trials)) == ["one (3 seeds)"]
+
+
 def test_rows_as_in_the_paper_and_panels_that_do_not_mix() -> None:
     assert figures.paper_rows(METHODS) == {"": list(METHODS)}
     assert figures.paper_rows(PAPER[:-1]) == {"": list(PAPER[:-1])}
@@ -164,6 +170,8 @@ def test_paired_draws_ratios_of_areas_seed_by_seed() -> None:
     np.testing.assert_allclose(bar, np.exp([logs.mean() - reach, logs.mean() + reach]))
     with pytest.raises(InputError, match="values above 0, but 'pehe' has others"):
         figures.paired(trials.assign(pehe=trials["pehe"] - 0.6))
+    at_the_end_nothing = trials.assign(pehe=trials["pehe"].where(trials["labels"] < 30, 0.0))
+    assert titles(figures.paired(at_the_end_nothing)) == ["one (3 seeds)"]
 
 
 def test_batch_rules_of_one_function_share_a_panel() -> None:

@@ -13,6 +13,10 @@ from causalbald.errors import InputError
 def test_errors_of_effects() -> None:
     assert metrics.sqrt_pehe([1.0, 3.0], [0.0, 1.0]) == pytest.approx(np.sqrt((1 + 4) / 2))
     assert metrics.ate_error([1.0, 3.0], [0.0, 5.0]) == pytest.approx(0.5)
+    # One is treated in vain (loses 2), one is right, one is left out (loses 3).
+    assert metrics.policy_regret([1.0, 1.0, -1.0], [-2.0, 4.0, 3.0]) == pytest.approx(5 / 3)
+    # Worthwhile from 3.5 up: only the second is, and nobody is said to be.
+    assert metrics.policy_regret([1.0, 1.0, -1.0], [-2.0, 4.0, 3.0], worthwhile=3.5) == pytest.approx(0.5 / 3)
     assert metrics.interval_coverage([0, 0, 0], [1, 1, 1], [0.5, 1.0, 2.0]) == pytest.approx(2 / 3)
     assert metrics.interval_width([0, 1], [1, 4]) == pytest.approx(2)
     with pytest.raises(InputError, match="2 units"):

@@ -127,6 +127,18 @@ def test_missing_columns_are_named() -> None:
         summarise(make_trials(), alpha=2.0)
 
 
+def test_trials_without_the_value_are_left_out() -> None:
+    trials = make_trials().assign(policy_regret=lambda t: t["pehe"])
+    old = (trials["seed"] == 1) & (trials["labels"] == 10)
+    trials.loc[old, "policy_regret"] = np.nan
+    random, mine = rows_of(summarise(trials, error="policy_regret"))
+    assert (random["seeds"], mine["seeds"]) == (2, 2)
+    assert mine["mean"] == pytest.approx((1.0 + 0.5) / 2)
+    assert mine["wins"] == 1.0
+    with pytest.raises(InputError, match="no trial has values of policy_regret"):
+        summarise(trials.assign(policy_regret=np.nan), error="policy_regret")
+
+
 def test_area_does_not_depend_on_the_order_of_rows() -> None:
     trials = make_trials({"mine": CURVES["mine"]})
     shuffled = trials.sample(frac=1, random_state=0)

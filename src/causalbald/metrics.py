@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,17 @@ def ate_error(effect: ArrayLike, truth: ArrayLike) -> float:
     """Return the absolute error of the average effect."""
     estimated, true = _pair(effect, truth)
     return float(abs(estimated.mean() - true.mean()))
+
+
+def policy_regret(effect: ArrayLike, truth: ArrayLike, *, worthwhile: float = 0.0) -> float:
+    """Return what is lost per person if those are treated whose estimated effect is above ``worthwhile``.
+
+    Compared with treating those whose true effect is: the mean distance of the true effect from ``worthwhile`` over
+    all, counted where the decision is wrong.
+    """
+    estimated, true = _pair(effect, truth)
+    wrong = (estimated > worthwhile) != (true > worthwhile)
+    return float(np.mean(np.abs(true - worthwhile) * wrong))
 
 
 def interval_coverage(lower: ArrayLike, upper: ArrayLike, truth: ArrayLike) -> float:
@@ -66,6 +77,14 @@ def paired_interval(differences: Array, alpha: float = 0.05) -> tuple[float, flo
         return mean, float("nan"), float("nan")
     reach = float(stdtrit(n - 1, 1 - alpha / 2) * np.std(differences, ddof=1) / np.sqrt(n))
     return mean, mean - reach, mean + reach
+
+
+def with_values(trials: pd.DataFrame, values: Sequence[str], names: Sequence[str]) -> pd.DataFrame:
+    """Return the trials, told apart by the columns ``names``, that have all ``values`` at every fit."""
+    known = trials[[*values]].notna().all(axis=1).groupby([trials[c] for c in names]).transform("all")
+    if not known.any():
+        raise InputError(f"no trial has values of {', '.join(values)}: choose another column.")
+    return trials[known]
 
 
 def check_one_trial_each(trials: pd.DataFrame, names: list[str]) -> None:

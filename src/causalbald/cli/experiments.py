@@ -148,7 +148,7 @@ def status(
 def table(
     folder: Folder,
     baseline: Annotated[str, typer.Option(help="Acquisition function to compare with, paired by seed.")] = "random",
-    error: Annotated[str, typer.Option(help="pehe, ate_error, coverage95, overlap_share, treated_share, ...")] = "pehe",
+    error: Annotated[str, typer.Option(help="pehe, ate_error, policy_regret, coverage95, overlap_share, ...")] = "pehe",
     labels: Annotated[int | None, typer.Option(help="Judge at this many labels; default: the most there are.")] = None,
     target: Annotated[float | None, typer.Option(help="Error to reach; default: the baseline's at the end.")] = None,
     dataset: Annotated[Names, typer.Option(help="Only this data set. Repeatable, like the next three.")] = None,

@@ -26,6 +26,7 @@ _SUFFIXES = (".svg", ".png", ".pdf")
 _LABELS = {
     "pehe": "error of estimated effects (√PEHE)",
     "ate_error": "error of the average effect",
+    "policy_regret": "effect lost by treating the wrong people",
     "coverage95": "coverage of 95 % intervals",
 }
 
@@ -305,7 +306,7 @@ def figure(
     seed: Annotated[list[int] | None, typer.Option(help="Only this seed; where one is drawn, the first.")] = None,
     step: Annotated[int | None, typer.Option(help="After this many batches, or up to there.", min=0)] = None,
     every: Annotated[int, typer.Option(help="evolution: only each so-manyth step.", min=1)] = 1,
-    error: Annotated[str, typer.Option(help="convergence, paired: pehe, ate_error, ...")] = "pehe",
+    error: Annotated[str, typer.Option(help="convergence, paired: pehe, ate_error, policy_regret, ...")] = "pehe",
     baseline: Annotated[str, typer.Option(help="paired: method that others are compared with.")] = "random",
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for cmnist.")] = None,
 ) -> None:

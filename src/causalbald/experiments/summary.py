@@ -16,6 +16,7 @@ from causalbald.metrics import (
     labels_to_match,
     labels_to_reach,
     paired_interval,
+    with_values,
 )
 
 GROUP = ["dataset", "model", "track"]
@@ -40,7 +41,7 @@ def summarise(
     baseline : str
         Acquisition function that the others are compared with, paired by seed.
     error : str
-        Column to summarise.
+        Column to summarise; trials that lack its values are left out.
     labels : int, optional
         How many labels to judge at; by default as many as all trials of a group have.
     target : float, optional
@@ -64,7 +65,9 @@ def summarise(
     if missing:
         raise InputError(f"the trials have no column {missing[0]!r}.")
     check_alpha(alpha)
-    check_one_trial_each(trials, [*GROUP, "acquisition", "seed"])
+    names_of_trial = [*GROUP, "acquisition", "seed"]
+    check_one_trial_each(trials, names_of_trial)
+    trials = with_values(trials, [error], names_of_trial)
     rows = []
     for names, group in trials.groupby(GROUP, sort=False):
         end = _common_end(group, labels)

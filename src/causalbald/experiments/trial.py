@@ -93,10 +93,11 @@ def run_trial(
     Returns
     -------
     DataFrame
-        ``step, labels, pehe, ate_error, coverage95, width_inside, width_outside, overlap_share, treated_share,
-        seconds_fit, seconds_score``. Errors and coverage are those of the test split. ``overlap_share`` is the share
-        of all measured units whose propensity (true where known, else estimated) lies in [0.1, 0.9]. The widths are
-        mean widths of 95 % intervals for the effect, of test units whose true propensity lies inside and outside
+        ``step, labels, pehe, ate_error, policy_regret, coverage95, width_inside, width_outside, overlap_share,
+        treated_share, seconds_fit, seconds_score``. Errors and coverage are those of the test split; the regret is
+        that of treating whoever has a positive estimate. ``overlap_share`` is the share of all
+        measured units whose propensity (true where known, else estimated) lies in [0.1, 0.9]. The widths are mean
+        widths of 95 % intervals for the effect, of test units whose true propensity lies inside and outside
         [0.1, 0.9], where the benchmark knows it. With ``cost`` also ``spent``. ``attrs["acquired"]`` holds the pool
         positions acquired before each fit, a list per row.
     """
@@ -200,6 +201,7 @@ def _describe(
         "labels": len(measured),
         "pehe": metrics.sqrt_pehe(effect, truth),
         "ate_error": metrics.ate_error(effect, truth),
+        "policy_regret": metrics.policy_regret(effect, truth),
         "coverage95": metrics.interval_coverage(lower, upper, truth),
         "width_inside": float("nan") if inside is None else _mean((upper - lower)[inside]),
         "width_outside": float("nan") if inside is None else _mean((upper - lower)[~inside]),

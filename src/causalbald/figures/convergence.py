@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from causalbald.errors import InputError
 from causalbald.figures.style import Look, house_style, looks, new_figure
-from causalbald.metrics import check_one_trial_each
+from causalbald.metrics import check_one_trial_each, with_values
 
 BASELINES = ("random", "propensity", "type-s")
 PROPOSED = "mu-rho-bald"
@@ -97,6 +97,7 @@ def panels_of(table: pd.DataFrame, *values: str) -> dict[str, pd.DataFrame]:
         raise InputError(f"the table has no rows or no column {missing[:1]}: pass trials as from run_trials.")
     keys = [c for c in _PANEL if c in table]
     check_one_trial_each(table, [*keys, "acquisition", "seed"])
+    table = with_values(table, values, [*keys, "acquisition", "seed"])
     named = [c for c in keys if c == "dataset" or table[c].nunique() > 1]
     groups = {", ".join(map(str, names)): rows for names, rows in table.groupby(named, sort=False)}
     if len(groups) > MAX_PANELS:

@@ -56,12 +56,13 @@ def _ratios(trials: pd.DataFrame, baseline: str, error: str) -> pd.DataFrame:
     by_method = {str(name): own for name, own in trials.groupby("acquisition", sort=False)}
     if baseline not in by_method:
         raise InputError(f"no trials of {baseline!r} to compare with: choose --baseline of {', '.join(by_method)}.")
-    if not (trials[error] > 0).all():
-        raise InputError(f"ratios need values above 0, but {error!r} has others: choose another --error.")
     end = min(own.groupby("seed")["labels"].max().min() for own in by_method.values())
     rows = trials[trials["labels"] <= end]
     area = pd.DataFrame({name: areas(rows[rows["acquisition"] == name], error) for name in by_method})
-    logs = area.loc[common_seeds(by_method)].map(math.log)
+    area = area.loc[common_seeds(by_method)]
+    if (trials[error] < 0).any() or not (area > 0).all(axis=None):
+        raise InputError(f"ratios need values above 0, but {error!r} has others: choose another --error.")
+    logs = area.map(math.log)
     return logs.sub(logs[baseline], axis=0).drop(columns=baseline)
 
 
