@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from label_efficiency import markdown
 
 from causalbald import datasets
 from causalbald.experiments import run_trial
-from causalbald.metrics import sqrt_pehe
+from causalbald.metrics import paired_interval, sqrt_pehe
 from causalbald.models import GaussianProcess
 from causalbald.models.sites import Single
 
@@ -56,8 +57,17 @@ def main() -> None:
             if not ((table["data"] == dataset) & (table["seed"] == seed)).any():
                 table = pd.concat([table, one_study(dataset, seed)]) if len(table) else one_study(dataset, seed)
                 table.to_csv(RESULTS, index=False)
-    groups = table.groupby(["data", "labels"])
-    print(groups[["learned", "known"]].mean().round(2).assign(seeds=groups.size()).to_string())
+    print(markdown(summary(table)))
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for (data, labels), group in table.groupby(["data", "labels"]):
+        mean, low, high = paired_interval((group["known"] - group["learned"]).to_numpy())
+        errors = {name: f"{group[name].mean():.2f}" for name in ("learned", "known")}
+        difference = f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+        rows.append({"data": data, "seeds": len(group), "labels": labels, **errors, "difference": difference})
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":
