@@ -5,7 +5,8 @@
 
 Our default (model `auto`, acquisition `default`, every outcome paid for) is compared with the paper's method (`due`,
 mu-rho-bald, softmax with temperature 0.25, stopped on free validation outcomes) on the seeds that both have. What we
-recommend was chosen on seeds from 1000 up: `run --part choice --seeds 1000-1007`, kept in results/choice.
+recommend was chosen on seeds from 1000 up: `run --part choice --seeds 1000-1007`, kept in results/choice. Part
+`decisions`, kept in results/decisions, is about what is lost by treating the wrong people (column policy_regret).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from causalbald.experiments.plan import PAPER_ACQUISITIONS, parse_seeds
 from causalbald.metrics import labels_to_match, paired_interval
 
 RESULTS = Path(__file__).parent.parent / "results"
-STUDY, PAPER, CHOICE = RESULTS / "study", RESULTS / "paper", RESULTS / "choice"
+STUDY, PAPER = RESULTS / "study", RESULTS / "paper"
 DATASETS = ("synthetic", "synthetic-bimodal", "ihdp", "ihdp-cov")
 TARGETED = ("tau-vr", "epig-tau", "epig-mu", "regret")
 RIVALS = ("qhte", "macal", "lcmd", "fccm")
@@ -39,6 +40,10 @@ PARTS = {
     "due": [
         Plan(DATASETS, ("due",), ("random", "mu-rho-bald", "default")),
         Plan(DATASETS, ("due",), ("mu-rho-bald",), batch="greedy"),
+    ],
+    "decisions": [
+        Plan(DATASETS, ("gp",), ("random",)),
+        Plan(DATASETS, ("gp",), ("mu-rho-bald", "tau-vr", "regret"), batch="greedy"),
     ],
     "ensemble": [Plan(DATASETS, ("ensemble",), ("random", "mu-rho-bald", "default"))],
 }
@@ -107,7 +112,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     if given.command == "run":
-        folder = CHOICE if given.part == "choice" else STUDY
+        folder = RESULTS / given.part if given.part in ("choice", "decisions") else STUDY
         run(trials(PARTS[given.part], given.seeds), folder, workers=given.workers)
     else:
         print(markdown(compare()))
