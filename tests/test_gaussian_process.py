@@ -79,8 +79,9 @@ def exact_posterior(model: GaussianProcess, y: Array, t: Any, x: Array, new: Arr
     """GPyTorch's exact mean (2 N,) and covariance (2 N, 2 N), arm 0 first, in the outcome's own unit."""
 
     def inputs(values: Array, arms: Any) -> Tensor:
-        standard = (values - model.x_mean_) / model.x_scale_
-        return torch.cat([torch.as_tensor(standard), torch.as_tensor(arms, dtype=torch.float64)[:, None]], 1)
+        return torch.cat(
+            [torch.as_tensor(model.units_(values)), torch.as_tensor(arms, dtype=torch.float64)[:, None]], 1
+        )
 
     target = torch.as_tensor((y - model.y_mean_) / model.y_scale_)
     peer = Peer(inputs(x, t), target, model).double().eval()
@@ -234,7 +235,7 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(InputError, match="no labelled units in arm 1"):
         model.fit(y, np.zeros(30), X=x)
     with pytest.raises(InputError, match="Images"):
-        model.fit(y, t, X=np.zeros((30, 1, 4, 4)))
+        model.fit(y, t, X=np.zeros((30, 4, 4)))
     with pytest.raises(InputError, match="alpha"):
         model.effect_interval(x, alpha=0)
     with pytest.raises(InputError, match="T0 and T1"):

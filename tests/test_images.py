@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 from torch import nn
@@ -19,6 +20,7 @@ from causalbald.datasets import Benchmark
 from causalbald.errors import InputError
 from causalbald.experiments import run_trial
 from causalbald.models import (
+    AutoEstimator,
     CateEstimator,
     DeepKernelGP,
     GaussianProcess,
@@ -33,8 +35,11 @@ LEARNS: dict[str, Any] = {"hidden": 32, "depth": 1, "epoch_steps": 5, "max_epoch
 MODELS: dict[str, CateEstimator] = {
     "due": DeepKernelGP(**LEARNS),
     "ensemble": TarnetEnsemble(members=2, components=2, dropout=0.0, batch_size=32, **LEARNS),
+    "gp": GaussianProcess(),
+    "auto": AutoEstimator(),
 }
-SHORT: list[CateEstimator] = [DeepKernelGP(**TINY), TarnetEnsemble(members=2, **TINY)]
+DEEP: list[CateEstimator] = [DeepKernelGP(**TINY), TarnetEnsemble(members=2, **TINY)]
+SHORT: list[CateEstimator] = [*DEEP, GaussianProcess(components=3)]
 
 
 def make_images(n: int, seed: int = 0) -> tuple[AnyArray, Array]:
@@ -88,11 +93,37 @@ def test_channels_are_brought_to_the_same_scale() -> None:
     y, t, x = make_data(40)
     colours = np.concatenate([x, make_images(40, seed=5)[0]], axis=1)
     stretched = colours * np.array([1.0, 100.0])[:, None, None] + np.array([0.0, 7.0])[:, None, None]
-    effects = [DeepKernelGP(**TINY).fit(y, t, X=c).effect(c) for c in (colours, stretched)]
-    np.testing.assert_allclose(effects[0], effects[1], rtol=1e-3, atol=1e-3)
+    for model in (DeepKernelGP(**TINY), GaussianProcess()):
+        effects = [clone(model).fit(y, t, X=c).effect(c) for c in (colours, stretched)]
+        np.testing.assert_allclose(effects[0], effects[1], rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("model", SHORT)
+def test_images_are_a_table_of_their_principal_components() -> None:
+    rng = np.random.default_rng(0)
+    strength = rng.normal(size=(290, 4)) * [4, 3, 2, 1]
+    patterns = np.linalg.qr(rng.normal(size=(64, 4)))[0].T
+    images = (strength @ patterns + 0.01 * rng.normal(size=(290, 64))).reshape(-1, 1, 8, 8)
+    x, pool, new = images[:60], images[:260], images[260:]
+    t = np.arange(60) % 2
+    y = strength[:60, 0] + t * strength[:60, 3] + 0.1 * rng.normal(size=60)
+    pca = PCA(4, svd_solver="full").fit(pool.reshape(-1, 64))
+    table, others, unseen = (pca.transform(v.reshape(-1, 64)) for v in (x, pool, new))
+    image = GaussianProcess(components=4).fit(y, t, X=x, pool=pool)
+    column = GaussianProcess().fit(y, t, X=table, pool=others)
+    np.testing.assert_allclose(image.effect(new), column.effect(unseen), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(np.cov(image.units_(pool.astype(np.float32)).T, ddof=0), np.eye(4), atol=1e-3)
+
+
+def test_components_are_no_more_than_images_can_have() -> None:
+    y, t, x = make_data(12)
+    assert GaussianProcess(components=50).fit(y, t, X=x).units_(x).shape == (12, 12)
+    with pytest.raises(InputError, match="components"):
+        GaussianProcess(components=0).fit(y, t, X=x)
+    same = np.ones((12, 1, 8, 8))
+    assert np.isfinite(GaussianProcess().fit(y, t, X=same).effect(same)).all()
+
+
+@pytest.mark.parametrize("model", DEEP)
 def test_saved_and_loaded_it_is_the_same(model: Any, tmp_path: Path) -> None:
     y, t, x = make_data(40)
     fitted = clone(model).fit(y, t, X=x)
@@ -115,10 +146,8 @@ def test_own_encoder_of_images(kind: Any) -> None:
 
 
 def test_models_of_tables_say_who_takes_images() -> None:
-    y, t, x = make_data(40)
-    with pytest.raises(InputError, match="due, ensemble or PropensityNetwork"):
-        GaussianProcess().fit(y, t, X=x)
-    with pytest.raises(InputError, match="a model that takes them"):
+    _, t, x = make_data(40)
+    with pytest.raises(InputError, match="a model that takes them: auto, gp, due, ensemble or PropensityNetwork"):
         PropensityModel().fit(x, t)
 
 

@@ -26,6 +26,12 @@ def column_scale(x: AnyArray) -> Array:
     return np.where(two_values, np.maximum(sd, (_RARE * (high - low)) ** 2 / sd), sd)
 
 
+def channel_scale(images: AnyArray) -> Array:
+    """Return the standard deviation of each channel of images (N, C, H, W), (C, 1, 1), 1 for a constant one."""
+    scale = images.std(axis=(0, 2, 3), keepdims=True, dtype=np.float64)[0]
+    return np.where(scale > 1e-12, scale, 1.0)
+
+
 def outcome_scale(y: Array) -> float:
     """Return the standard deviation of outcomes (n,), and 1 if they are all the same."""
     sd = float(y.std())

@@ -34,8 +34,8 @@ def check_covariates(values: Any, name: str = "X", *, columns: int | None = None
         raise InputError(
             f"{name} has shape {matrix.shape}, but a table of units by covariates (N, D) is needed. "
             "One covariate is a column: X.reshape(-1, 1). "
-            "Images have shape (N, C, H, W), X[:, None] for one channel, and need a model that takes them: due, "
-            "ensemble or PropensityNetwork."
+            "Images have shape (N, C, H, W), X[:, None] for one channel, and need a model that takes them: auto, "
+            "gp, due, ensemble or PropensityNetwork."
         )
     if matrix.shape[1] == 0 or matrix.shape[0] == 0:
         raise InputError(f"{name} has shape {matrix.shape}: give at least one row and one covariate.")

@@ -40,6 +40,8 @@ class AutoEstimator(CateEstimator):
         Of folds and models.
     """
 
+    accepts_images = True
+
     def __init__(
         self,
         *,
@@ -56,7 +58,7 @@ class AutoEstimator(CateEstimator):
         self.random_state = random_state
 
     def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
-        names = [name for name in self.candidates if name != "index" or data.x.shape[1] > 1]
+        names = [name for name in self.candidates if name != "index" or data.x[0].size > 1]
         if not names:
             raise InputError("candidates names no model that can be used here: give at least one, for example 'gp'.")
         folds = check_int(self.folds, "folds", low=2)

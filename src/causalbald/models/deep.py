@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from causalbald._random import generator
-from causalbald._scaling import column_scale, outcome_scale
+from causalbald._scaling import channel_scale, column_scale, outcome_scale
 from causalbald._threads import at_most
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_choice, check_int, check_number
@@ -47,7 +47,7 @@ class Scaling:
         """Return the scaling that a pool and measured outcomes call for; binary outcomes stay as they are."""
         axes = (0,) if pool.ndim == 2 else (0, 2, 3)
         mean = pool.mean(axis=axes, keepdims=True, dtype=np.float64)[0]
-        scale = column_scale(pool) if pool.ndim == 2 else _channel_scale(pool)
+        scale = column_scale(pool) if pool.ndim == 2 else channel_scale(pool)
         return cls(mean, scale, 0.0 if binary else float(y.mean()), 1.0 if binary else outcome_scale(y))
 
     def covariates(self, x: AnyArray) -> Tensor:
@@ -57,11 +57,6 @@ class Scaling:
     def outcomes(self, y: Array) -> Tensor:
         """Return outcomes (N,) in standard units, float32."""
         return torch.as_tensor((y - self.y_mean) / self.y_scale, dtype=torch.float32)
-
-
-def _channel_scale(images: AnyArray) -> Array:
-    scale = images.std(axis=(0, 2, 3), keepdims=True, dtype=np.float64)[0]
-    return np.where(scale > 1e-12, scale, 1.0)
 
 
 class DeepEstimator(CateEstimator):

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from causalbald._random import generator
-from causalbald._scaling import column_scale, outcome_scale
+from causalbald._scaling import outcome_scale
 from causalbald._threads import at_most
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
@@ -23,6 +23,7 @@ from causalbald.models.links import ProcessLinks
 from causalbald.models.registry import register
 from causalbald.models.sites import Single, Sites
 from causalbald.models.tangent import Tangent
+from causalbald.models.units import StandardUnits
 from causalbald.posterior import Posterior
 
 _SCOUT_ITERATIONS = 20
@@ -34,7 +35,8 @@ class GaussianProcess(CateEstimator):
 
     Hyper-parameters maximise the exact evidence times weak priors (L-BFGS from three starts), beyond ``max_exact``
     labels the collapsed bound. Needs no validation data. Exact beliefs per unit; beliefs about averages and
-    batches use the labelled points and ``sites`` units of the pool.
+    batches use the labelled points and ``sites`` units of the pool. Images are taken as the principal components of
+    the pool's images.
 
     Parameters
     ----------
@@ -48,10 +50,13 @@ class GaussianProcess(CateEstimator):
         Limit on L-BFGS iterations from the best of three starts.
     hyper_uncertainty : bool
         Whether the belief allows for hyper-parameters that are not known exactly, up to ``max_exact`` labels.
+    components : int
+        Principal components that stand for an image.
     random_state : int
         Chooses sites and inducing points.
     """
 
+    accepts_images = True
     prior_class: ClassVar[type[Prior]] = Prior
 
     def __init__(
@@ -62,6 +67,7 @@ class GaussianProcess(CateEstimator):
         inducing: int = 512,
         max_iter: int = 200,
         hyper_uncertainty: bool = True,
+        components: int = 20,
         random_state: int = 0,
     ) -> None:
         self.sites = sites
@@ -69,12 +75,13 @@ class GaussianProcess(CateEstimator):
         self.inducing = inducing
         self.max_iter = max_iter
         self.hyper_uncertainty = hyper_uncertainty
+        self.components = components
         self.random_state = random_state
 
     def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
-        for name in ("sites", "max_exact", "inducing", "max_iter"):
+        for name in ("sites", "max_exact", "inducing", "max_iter", "components"):
             check_int(getattr(self, name), name, low=1)
-        self.x_mean_, self.x_scale_ = pool.mean(axis=0), column_scale(pool)
+        self.units_ = StandardUnits.of_pool(pool, self.components, self.random_state)
         self.y_mean_, self.y_scale_ = float(data.y.mean()), outcome_scale(data.y)
         x, arm = self._standardise(data.x), torch.as_tensor(data.t)
         y = torch.as_tensor((data.y - self.y_mean_) / self.y_scale_)
@@ -139,8 +146,8 @@ class GaussianProcess(CateEstimator):
 
         return covariance
 
-    def _standardise(self, x: Array) -> Tensor:
-        return torch.as_tensor((x - self.x_mean_) / self.x_scale_)
+    def _standardise(self, x: AnyArray) -> Tensor:
+        return torch.as_tensor(self.units_(x))
 
 
 def _search(prior: Prior, log_likelihood: Callable[[Hyperparameters], Tensor], start: Array, iterations: int) -> Any:
