@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 
 from causalbald import datasets, loop, metrics
-from causalbald.models import CateEstimator, DeepKernelGP, TarnetEnsemble
+from causalbald.models import CateEstimator, DeepKernelGP, GaussianProcess, TarnetEnsemble
 from causalbald.models.base import Labelled
 
 RESULTS = Path(__file__).parent.parent / "results" / "models" / "images.csv"
@@ -30,6 +30,8 @@ RESULTS = Path(__file__).parent.parent / "results" / "models" / "images.csv"
 
 def make(model: str, schedule: str, seed: int) -> CateEstimator:
     options: dict[str, Any] = {"random_state": seed}
+    if model == "gp":
+        return GaussianProcess(**options)
     if schedule == "paper":
         options |= {"epoch_steps": 100, "max_epochs": 500, "max_validation": 5_000}
         own: dict[str, dict[str, Any]] = {
@@ -67,7 +69,7 @@ def one_by_one(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--model", choices=["due", "ensemble"], required=True)
+    parser.add_argument("--model", choices=["gp", "due", "ensemble"], required=True)
     parser.add_argument("--schedule", choices=["ours", "paper"], default="ours")
     parser.add_argument("--track", choices=["paid", "paper"], default="paid")
     parser.add_argument("--labels", type=int, default=500)
