@@ -34,7 +34,8 @@ class StandardUnits:
             return cls(pool.mean(axis=0), column_scale(pool))
         size = min(len(pool), _IMAGES, max(components + 1, _PIXELS // pool[0].size))
         rows = generator(random_state, "images").choice(len(pool), size=size, replace=False)
-        some, scale = pool[np.sort(rows)], channel_scale(pool[rows])
+        some = pool[np.sort(rows)]
+        scale = channel_scale(some)
         centred = ((some - some.mean(axis=0)) / scale).reshape(size, -1)
         _, _, found = randomized_svd(centred, min(components, *centred.shape), random_state=random_state)
         by_channel = found.reshape(-1, *pool.shape[1:]) / scale
