@@ -100,7 +100,7 @@ def main() -> None:
         "sqrt_pehe": round(metrics.sqrt_pehe(effect, data.test.effect), 3),
         "steps": int(np.mean(getattr(model, "steps_", [0]))),
     }
-    print(row)
+    print(row, f"standard deviation of the true effects: {data.test.effect.std():.2f}")
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame([row]).to_csv(RESULTS, mode="a", header=not RESULTS.exists(), index=False)
 

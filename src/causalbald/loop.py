@@ -177,14 +177,11 @@ def choose(
     open_units = np.setdiff1d(check_positions(available, len(x), "available"), waiting)
     price = None if cost is None else check_cost(cost, len(x))
     if function.batchwise:
-        known = np.setdiff1d(np.arange(len(x)), open_units)
-        if measured is not None:
-            known = np.union1d(check_positions(measured, len(x), "measured"), waiting)
+        others = np.setdiff1d(np.arange(len(x)), open_units)
+        known = others if measured is None else np.union1d(check_positions(measured, len(x), "measured"), waiting)
         chosen = function.choose(x, arm, size, measured=known, available=open_units, rng=rng)
         return chosen[affordable(chosen, price, budget)]
-    batch = function.batch if batch is None else batch
-    if check_choice(batch, "batch", ("softmax", "greedy", "auto")) == "auto":
-        batch = batch_rule(model, x)
+    rule = check_choice(function.batch if batch is None else batch, "batch", ("softmax", "greedy", "auto"))
     if size == 0:
         return np.empty(0, dtype=np.intp)
 
@@ -192,11 +189,9 @@ def choose(
         known = scores
         if known is None:
             known = score_pool(model, x, arm, function, propensity=propensity, targets=targets, rng=rng)
-        offered = np.full(len(x), -np.inf)
-        offered[open_units] = np.asarray(known)[open_units]
-        return offered if price is None or not function.per_cost else offered - np.log(price)
+        return _offered(np.asarray(known), open_units, price if function.per_cost else None)
 
-    if batch == "softmax":
+    if (batch_rule(model, x) if rule == "auto" else rule) == "softmax":
         t = function.temperature if temperature is None else temperature
         chosen = select(importance(), size, temperature=t, rng=rng)
         return chosen[affordable(chosen, price, budget)]
@@ -217,6 +212,13 @@ def choose(
         rng=rng,
     )
     return rows[chosen]
+
+
+def _offered(scores: Array, available: Positions, price: Array | None) -> Array:
+    """Return scores, per price if there is one, that are -inf for all who are not available."""
+    offered = np.full(len(scores), -np.inf)
+    offered[available] = scores[available] if price is None else (scores - np.log(price))[available]
+    return offered
 
 
 def batch_rule(model: CateEstimator, X: ArrayLike) -> Batch:

@@ -79,16 +79,8 @@ def paired_interval(differences: Array, alpha: float = 0.05) -> tuple[float, flo
     return mean, mean - reach, mean + reach
 
 
-def with_values(trials: pd.DataFrame, values: Sequence[str], names: Sequence[str]) -> pd.DataFrame:
-    """Return the trials, told apart by the columns ``names``, that have all ``values`` at every fit."""
-    known = trials[[*values]].notna().all(axis=1).groupby([trials[c] for c in names]).transform("all")
-    if not known.any():
-        raise InputError(f"no trial has values of {', '.join(values)}: choose another column.")
-    return trials[known]
-
-
-def check_one_trial_each(trials: pd.DataFrame, names: list[str]) -> None:
-    """Refuse a table in which two trials have the same ``names``: they could not be told apart."""
+def comparable_trials(trials: pd.DataFrame, names: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
+    """Return the trials that have all ``values`` at every fit; refuse two that have the same ``names``."""
     repeated = trials[trials.duplicated([*names, "labels"])]
     if len(repeated):
         which = ", ".join(f"{name} {repeated.iloc[0][name]}" for name in names)
@@ -96,6 +88,10 @@ def check_one_trial_each(trials: pd.DataFrame, names: list[str]) -> None:
             f"more than one trial of {which}: their settings differ. Keep trials with different settings in folders of "
             "their own."
         )
+    known = trials[[*values]].notna().all(axis=1).groupby([trials[c] for c in names]).transform("all")
+    if not known.any():
+        raise InputError(f"no trial has values of {', '.join(values)}: choose another column.")
+    return trials[known]
 
 
 @dataclass(frozen=True)

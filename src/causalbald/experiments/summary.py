@@ -12,11 +12,10 @@ from causalbald.errors import InputError
 from causalbald.metrics import (
     LabelsNeeded,
     areas,
-    check_one_trial_each,
+    comparable_trials,
     labels_to_match,
     labels_to_reach,
     paired_interval,
-    with_values,
 )
 
 GROUP = ["dataset", "model", "track"]
@@ -65,9 +64,7 @@ def summarise(
     if missing:
         raise InputError(f"the trials have no column {missing[0]!r}.")
     check_alpha(alpha)
-    names_of_trial = [*GROUP, "acquisition", "seed"]
-    check_one_trial_each(trials, names_of_trial)
-    trials = with_values(trials, [error], names_of_trial)
+    trials = comparable_trials(trials, [*GROUP, "acquisition", "seed"], [error])
     rows = []
     for names, group in trials.groupby(GROUP, sort=False):
         end = _common_end(group, labels)

@@ -107,13 +107,10 @@ def run_trial(
     price = None if cost is None else check_cost(cost, len(pool))
     template = make_model(model, random_state=seed) if isinstance(model, str) else model
     batch = function.batch if batch is None else batch
-    if batch == "softmax" and temperature is None:
-        temperature = function.temperature
+    temperature = function.temperature if batch == "softmax" and temperature is None else temperature
     if propensity is None and (pool.propensity is None or "propensity" in function.needs):
         propensity = fit_propensity(pool, seed)
-    weight = propensity
-    if track == "paper" and temperature and propensity is not None:
-        weight = _untempered(check_probability(propensity, len(pool)), pool.t, temperature)
+    weight = _untempered(propensity, pool.t, temperature) if track == "paper" else propensity
     state = TrialState() if state is None else state
     acquired = state.acquired
     if not acquired:
@@ -125,10 +122,8 @@ def run_trial(
         fit_done = perf_counter()
         if step < steps:
             available = np.setdiff1d(np.arange(len(pool)), measured)
-            size, budget = batch_size, None
-            if price is not None and function.per_cost:
-                planned = warm_start + batch_size * (step + 1)
-                size, budget = _paid(planned, price, measured, available)
+            planned, prices = warm_start + batch_size * (step + 1), price if function.per_cost else None
+            size, budget = _paid(planned, prices, measured, available)
             chosen = loop.choose(
                 fitted,
                 pool.x,
@@ -174,8 +169,10 @@ def warm_start_positions(treatment: Treatment, size: int, seed: int) -> Position
     return first
 
 
-def _paid(planned: int, cost: Array, measured: Positions, available: Positions) -> tuple[int, float]:
+def _paid(planned: int, cost: Array | None, measured: Positions, available: Positions) -> tuple[int, float | None]:
     """Return how many units the next batch may have at most, and what is left of the money for ``planned`` units."""
+    if cost is None:
+        return planned - len(measured), None
     left = planned * float(cost.mean()) - float(cost[measured].sum())
     return int(np.clip(left / cost[available].min(initial=np.inf), 0, len(available))), left
 
@@ -214,8 +211,11 @@ def _mean(values: Array) -> float:
     return float(values.mean()) if len(values) else float("nan")
 
 
-def _untempered(propensity: Array, treatment: Treatment, temperature: float) -> Array:
-    """Return propensities whose log, divided by the temperature, is the log of the given ones."""
+def _untempered(propensity: Array | None, treatment: Treatment, temperature: float | None) -> Array | None:
+    """Return propensities whose log, divided by the temperature if there is one, is the log of the given ones."""
+    if propensity is None or not temperature:
+        return propensity
+    propensity = check_probability(propensity, len(treatment))
     other = np.where(treatment == 1, 1 - propensity, propensity) ** temperature
     return np.where(treatment == 1, 1 - other, other)
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from causalbald.errors import InputError
 from causalbald.figures.style import Look, house_style, looks, new_figure
-from causalbald.metrics import check_one_trial_each, with_values
+from causalbald.metrics import comparable_trials
 
 BASELINES = ("random", "propensity", "type-s")
 PROPOSED = "mu-rho-bald"
@@ -96,8 +96,7 @@ def panels_of(table: pd.DataFrame, *values: str) -> dict[str, pd.DataFrame]:
     if missing or table.empty:
         raise InputError(f"the table has no rows or no column {missing[:1]}: pass trials as from run_trials.")
     keys = [c for c in _PANEL if c in table]
-    check_one_trial_each(table, [*keys, "acquisition", "seed"])
-    table = with_values(table, values, [*keys, "acquisition", "seed"])
+    table = comparable_trials(table, [*keys, "acquisition", "seed"], values)
     named = [c for c in keys if c == "dataset" or table[c].nunique() > 1]
     groups = {", ".join(map(str, names)): rows for names, rows in table.groupby(named, sort=False)}
     if len(groups) > MAX_PANELS:
