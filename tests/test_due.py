@@ -100,6 +100,17 @@ def test_beliefs_are_those_of_the_exact_process(kernel: str) -> None:
         )
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_units_by_themselves_are_as_exact_as_together_with_and_without_noise(noise: float) -> None:
+    rng = np.random.default_rng(0)
+    x, t = rng.normal(size=(300, 5)), np.arange(300) % 2
+    y = x[:, 0] + t + noise * rng.normal(size=300)
+    model = DeepKernelGP(hidden=32, members=1).fit(y[:100], t[:100], X=x[:100], pool=x)
+    single, together = model.posterior(x, joint=False), model.posterior(x)
+    np.testing.assert_allclose(single.variance, together.variance, rtol=1e-3)
+    np.testing.assert_allclose(single.mean, together.mean, atol=1e-4)
+
+
 def test_covariances_between_units_are_exact_where_the_pool_is_among_the_sites() -> None:
     data, pool = make_data(40), make_data(30, seed=1)[2]
     model = DeepKernelGP(**TINY).fit(*data[:2], X=data[2], pool=pool)

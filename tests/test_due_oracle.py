@@ -137,7 +137,7 @@ def test_belief_from_the_bound(labels: Labels, name: str) -> None:
         points[:, -1] / kernel.treatment,
         SiteBelief(belief["prior_root"][0], belief["mean"][0], belief["root"][0]),
     )
-    posterior = sites.posterior(kernel, network.encode(labels.x, 64)[0], joint=True)
+    posterior = sites.posterior(kernel, network.encode(labels.x, 64)[0].double(), joint=True)
     for arm in (0, 1):
         treated = Labels(labels.x, torch.full((N,), arm), labels.y)
         theirs = oracle(double_features(network, treated))
@@ -147,7 +147,7 @@ def test_belief_from_the_bound(labels: Labels, name: str) -> None:
         np.testing.assert_allclose(
             f @ f.T + np.diag(posterior.residual[:, arm, arm]),
             theirs.covariance_matrix.detach().numpy()
-            - (1 - np.eye(N)) * (_outside(sites, kernel, network.encode(labels.x, 64)[0], arm)),
+            - (1 - np.eye(N)) * (_outside(sites, kernel, network.encode(labels.x, 64)[0].double(), arm)),
             atol=1e-4,
         )
 
@@ -173,7 +173,7 @@ def test_probit_expectation_against_integration() -> None:
 def test_exact_belief_against_gpytorch(labels: Labels) -> None:
     """With all labels as sites the belief is that of an exact process."""
     network = make_network(labels, "matern32")
-    kernel, features = network.member_kernels()[0], network.encode(labels.x, 64)[0]
+    kernel, features = network.member_kernels()[0], network.encode(labels.x, 64)[0].double()
     sites = Sites.after_labels(kernel, features, labels.t, labels.y.double(), torch.arange(N), features[:0])
     posterior = sites.posterior(kernel, features[:9], joint=False)
     known = double_features(network, labels)

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from causalbald.errors import TrainingError
 from causalbald.models import DeepKernelGP, GaussianProcess
-from causalbald.models.evidence import collapsed_bound
+from causalbald.models.evidence import collapsed_bound, noisy_root
 from causalbald.models.sites import Single
 
 Arguments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -104,3 +105,18 @@ def test_links_are_the_covariances_of_the_joint_belief_where_everyone_is_a_site(
         np.testing.assert_allclose(links(x[units], t[units], arm), joint[..., arm], atol=1e-6 * scale)
     effects = links(x[units], t[units], None)
     np.testing.assert_allclose(effects, joint[..., 1] - joint[..., 0], atol=1e-6 * scale)
+
+
+def test_more_noise_where_rounding_errors_outweigh_it_and_nowhere_else() -> None:
+    x = torch.linspace(0, 1, 300)
+    smooth = 9 * torch.exp(-0.5 * (x[:, None] - x).square())
+    good = smooth + torch.eye(300)
+    assert torch.linalg.cholesky_ex(smooth + 1e-6 * torch.eye(300)).info > 0
+    roots = noisy_root(torch.stack([good, smooth + 1e-6 * torch.eye(300)]))
+    assert torch.equal(roots[0], torch.linalg.cholesky(good))
+    torch.testing.assert_close(roots[1] @ roots[1].T, smooth, rtol=1e-3, atol=1e-3)
+
+
+def test_what_no_noise_can_mend_is_an_error() -> None:
+    with pytest.raises(TrainingError, match="smaller learning_rate"):
+        noisy_root(torch.full((2, 2), torch.nan))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
 from causalbald.models.base import Labelled
 from causalbald.models.deep import DeepEstimator, Outcome, check_schedule
-from causalbald.models.nn.deep_kernel import DeepKernel
+from causalbald.models.nn.deep_kernel import DeepKernel, MemberKernel
 from causalbald.models.nn.kernels import KERNELS
 from causalbald.models.nn.objectives import Evidence, Variational
 from causalbald.models.nn.streams import Streams
@@ -29,6 +30,8 @@ Inference = Literal["auto", "collapsed", "minibatch"]
 # On tables the evidence bears a larger rate than the paper's bound: it has no belief to learn beside the kernel.
 _COLLAPSED_RATE = 10.0
 _GP_RATE = 2.0
+# From this share of the variance on, noise hides rounding errors of a kernel in single precision.
+_NOISY = 0.01
 
 
 @register("due")
@@ -274,12 +277,12 @@ class DeepKernelGP(DeepEstimator):
         elif self._single is None:
             known = self.network_.encode(s["x"], self._chunk)
             members = zip(self.network_.member_kernels(), known, strict=True)
-            self._single = [Single.of(k, x, s["t"], s["y"].double()) for k, x in members]
+            self._single = [_of_single_units(k, x, s["t"], s["y"]) for k, x in members]
         return self._single
 
     def _exact_sites(self) -> list[Sites]:
         s, kernels = self.state_, self.network_.member_kernels()
-        known, extra = (self.network_.encode(s[name], self._chunk) for name in ("x", "pool"))
+        known, extra = (self.network_.encode(s[name], self._chunk).double() for name in ("x", "pool"))
         members = zip(kernels, known, extra, strict=True)
         return [Sites.after_labels(k, x, s["t"], s["y"].double(), s["core"], u) for k, x, u in members]
 
@@ -299,7 +302,7 @@ class DeepKernelGP(DeepEstimator):
             beliefs = (b.posterior(k, z) for b, (k, z) in zip(self._of_single_units(), members, strict=True))
         else:
             sites = zip(self._at_sites(), members, strict=True)
-            beliefs = (b.posterior(k, z, joint=joint, link=link) for b, (k, z) in sites)
+            beliefs = (b.posterior(k, z.double(), joint=joint, link=link) for b, (k, z) in sites)
         # Each by itself, since the factor of the mixture can be large.
         return Posterior.mixture([b.rescaled(self.scaling_.y_scale, self.scaling_.y_mean) for b in beliefs])
 
@@ -313,3 +316,10 @@ class DeepKernelGP(DeepEstimator):
 
     def _build(self, streams: Streams) -> DeepKernel:
         return DeepKernel(self.shape_, self._architecture, streams, self.kernel, self.encoder).to(self._device())
+
+
+def _of_single_units(kernel: MemberKernel, x: Tensor, t: Tensor, y: Tensor) -> Single:
+    """Return what labels say of single units, given features x (n, F), arms and outcomes in single precision."""
+    exact = Single.of(kernel, x.double(), t, y.double())
+    noisy = bool(kernel.noise.min() > _NOISY * kernel.variance)
+    return replace(exact, x=x) if noisy else exact

@@ -8,7 +8,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from causalbald.errors import TrainingError
+
 _LOG_2PI = math.log(2 * math.pi)
+_JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)  # of the mean variance
+
+
+def noisy_root(covariance: Tensor) -> Tensor:
+    """Return Cholesky factors of covariances (..., n, n) that include the noise.
+
+    With next to no noise, rounding errors of single precision can outweigh it; such a covariance gets more of it.
+    """
+    root, failed = torch.linalg.cholesky_ex(covariance)
+    for jitter in _JITTERS:
+        if not failed.any():
+            break
+        extra = jitter * (failed > 0) * covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+        covariance = covariance + torch.diag_embed(extra[..., None].expand(covariance.shape[:-1]))
+        root, failed = torch.linalg.cholesky_ex(covariance)
+    if failed.any():
+        raise TrainingError("training led to a covariance that is not one: try a smaller learning_rate.")
+    found: Tensor = root
+    return found
 
 
 class _LogEvidence(torch.autograd.Function):
@@ -16,7 +37,7 @@ class _LogEvidence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, y: Tensor) -> Tensor:
-        root = torch.linalg.cholesky(covariance)
+        root = noisy_root(covariance)
         precision = torch.cholesky_inverse(root)
         alpha = (precision @ y[..., None])[..., 0]
         ctx.save_for_backward(precision, alpha)

@@ -134,7 +134,7 @@ class Single:
     """Belief about single units, from labels, or sites that stand for them, at x (n, D) and arm (n,).
 
     With k the kernel between these and a unit, ``weights`` k is its mean and ``whitening`` k a root of what is known
-    of it: one triangular product a unit and arm.
+    of it: one triangular product a unit and arm. The kernel is worked out in the precision of x, the rest in double.
     """
 
     x: Tensor
@@ -160,7 +160,7 @@ class Single:
 
     def posterior(self, h: Process, z: Tensor) -> Posterior:
         """Return the belief about units z (N, D) in standard units, each by itself."""
-        kernel = h.by_arm(self.x, self.arm, z)
+        kernel = h.by_arm(self.x, self.arm, z.to(self.x)).double()
         residual = h.between_arms.expand(len(z), *h.between_arms.shape)
         for start in range(0, len(self.x), _BLOCK):
             end = start + _BLOCK

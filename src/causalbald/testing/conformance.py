@@ -90,11 +90,11 @@ def check_model(model: CateEstimator) -> None:
     posterior = fitted.posterior(new)
     assert posterior.mean.shape == (7, 2), "posterior: one row per unit, one column per arm"
     single = fitted.posterior(new, joint=False)
-    np.testing.assert_allclose(single.mean, posterior.mean, rtol=1e-5, atol=1e-6, err_msg="joint=False changes means")
+    np.testing.assert_allclose(single.mean, posterior.mean, rtol=1e-5, atol=1e-4, err_msg="joint=False changes means")
     np.testing.assert_allclose(single.covariance, posterior.covariance, rtol=1e-3, atol=1e-6, err_msg="or covariances")
     effect = fitted.effect(new)
     np.testing.assert_allclose(
-        effect, posterior.effect_mean, rtol=1e-5, atol=1e-6, err_msg="effect must be the posterior's mean effect"
+        effect, posterior.effect_mean, rtol=1e-5, atol=1e-4, err_msg="effect must be the posterior's mean effect"
     )
     np.testing.assert_allclose(fitted.effect(new, T0=1, T1=0), -effect, err_msg="effect must change sign with the arms")
     np.testing.assert_array_equal(fitted.const_marginal_effect(new), effect, "EconML's name must give the same")

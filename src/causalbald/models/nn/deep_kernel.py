@@ -82,11 +82,14 @@ class DeepKernel(nn.Module):
 
     @torch.no_grad()
     def encode(self, x: Tensor, chunk: int) -> Tensor:
-        """Return features (M, n, F) of the same units x (n, ...) for every member, on the CPU, ``chunk`` at a time."""
+        """Return features (M, n, F) of the same units x (n, ...) for every member, on the CPU, ``chunk`` at a time.
+
+        They are as exact as the network, in single precision.
+        """
         self.eval()
         device, members = self.means.device, len(self.means)
         parts = [self.encoder(part.to(device).expand(members, *part.shape)).cpu() for part in torch.split(x, chunk)]
-        return torch.cat(parts, 1).double()
+        return torch.cat(parts, 1)
 
 
 @dataclass(frozen=True)
@@ -111,11 +114,11 @@ class MemberKernel:
         return self._covariance(squared_distances(x, z), arm_x, arm_z)
 
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
-        """Return the kernel (K, r, n) between sites u (r, F) with arms and units z (n, F) under each arm."""
+        """Return the kernel (K, r, n) between sites u (r, F) with arms and units z (n, F), in their precision."""
         squared = squared_distances(u / self.lengthscale, z / self.lengthscale)
         found = squared.new_empty(ARMS, *squared.shape)
         for a in range(ARMS):
-            apart = (self.treatment / self.lengthscale * (arm - a)).square()[:, None]
+            apart = (self.treatment / self.lengthscale * (arm - a)).square()[:, None].to(squared)
             torch.mul(KERNELS[self.kernel_name](squared + apart), self.variance, out=found[a])
         return found
 

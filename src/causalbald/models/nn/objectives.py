@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from causalbald._typing import Positions
-from causalbald.models.evidence import log_evidence
+from causalbald.models.evidence import log_evidence, noisy_root
 from causalbald.models.nn.deep_kernel import DeepKernel
 from causalbald.models.nn.study import Labels, Score, Study
 
@@ -49,7 +49,7 @@ class Evidence:
         # Rows that only fill up are taken out: no covariance with others, noise 1, residual 0.
         prior = network.covariance(a, a).double() * keep[:, :, None] * keep[:, None, :]
         noise = network.noise(known.t).double() * keep + (1 - keep)
-        root = torch.linalg.cholesky(prior + torch.diag_embed(noise))
+        root = noisy_root(prior + torch.diag_embed(noise))
         residual = (known.y - network.mean(known.t)).double() * keep
         explained = torch.linalg.solve_triangular(root, residual[:, :, None], upper=False)
 
