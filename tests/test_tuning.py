@@ -240,7 +240,7 @@ def test_a_failing_trial_is_recorded_and_the_study_goes_on(
 
 
 def test_a_study_of_failures_says_why(data: Benchmark) -> None:
-    with pytest.raises(TrainingError, match=r"'due-synthetic-20-1331'.*positive-definite.*other options"):
+    with pytest.raises(TrainingError, match=r"'due-synthetic-20-1331'.*a smaller learning_rate\): fix other options"):
         tuning.tune(data, model="due", labels=20, trials=2, options={"learning_rate": 1e30, **QUICK})
 
 

@@ -265,8 +265,9 @@ def _best(study: optuna.Study, task: _Task) -> Tuned:
     counts = [ends.count(state) for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)]
     if not counts[0]:
         reason = next((t.user_attrs["error"] for t in _finished(study) if "error" in t.user_attrs), "none known")
+        why = reason.removesuffix(".")
         raise TrainingError(
-            f"no trial of study {study.study_name!r} was trained to its end ({reason}): fix other options, or none."
+            f"no trial of study {study.study_name!r} was trained to its end ({why}): fix other options, or none."
         )
     best = study.best_trial
     fixed = {k: v for k, v in task.fixed.items() if k != "random_state"}
