@@ -184,6 +184,19 @@ def test_scores_in_chunks_equal_scores_at_once(benchmark: datasets.Benchmark, mo
     np.testing.assert_allclose(loop.score_pool(*args, propensity=pi), whole, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["random", "propensity"])
+def test_functions_that_look_at_no_belief_do_not_cost_one(benchmark: datasets.Benchmark, name: str) -> None:
+    class Silent(Recorder):
+        def _posterior(self, x: Array, *, joint: bool) -> Posterior:
+            raise AssertionError("a belief that nobody looks at")
+
+    d, pool = benchmark.pool.take(np.arange(30)), benchmark.pool
+    pi = np.linspace(0.1, 0.9, 300)
+    scores = loop.score_pool(Silent().fit(d.y, d.t, X=d.x), pool.x, pool.t, name, propensity=pi)
+    other = np.log(np.where(pool.t == 1, 1 - pi, pi))
+    np.testing.assert_allclose(scores, 0.0 * other if name == "random" else other)
+
+
 @pytest.mark.parametrize("few", [1000, 100])
 def test_targeted_functions_see_all_targets_beside_each_chunk(
     benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch, few: int

@@ -83,6 +83,11 @@ class Posterior:
         return len(self.mean)
 
     @classmethod
+    def of_nothing(cls, units: int) -> Posterior:
+        """Return a belief that says nothing, for whoever only wants to know how many units there are."""
+        return cls(np.zeros((units, 2)), np.empty((units, 2, 0)), np.zeros(()), np.zeros(()))
+
+    @classmethod
     def from_draws(cls, draws: ArrayLike, noise: ArrayLike, link: Link = "identity") -> Posterior:
         """Return the belief with the sample moments of ``draws`` (S, N, K), e.g. of an ensemble's members."""
         values = np.asarray(draws, dtype=np.float64)

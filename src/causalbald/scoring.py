@@ -13,6 +13,7 @@ from causalbald import acquisition as acq
 from causalbald._threads import in_threads
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald.models.base import CateEstimator, Links
+from causalbald.posterior import Posterior
 
 
 class Block(NamedTuple):
@@ -67,7 +68,8 @@ class Scorer:
         """Return the scores of a block, (n,)."""
         goal, targets, pi = self.goal, self.targets, self._propensity(block)
         if goal is None or targets is None or self.links is not None:
-            belief = self.model.posterior(block.x, joint=False)
+            blind = self.function.blind
+            belief = Posterior.of_nothing(len(block.x)) if blind else self.model.posterior(block.x, joint=False)
             return self.function(belief, block.arm, propensity=pi, targets=self._linked(block), rng=rng)
         units, other = len(block.x), self._propensity(goal)
         belief = self.model.posterior(np.concatenate([block.x, goal.x]))

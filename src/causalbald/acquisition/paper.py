@@ -29,13 +29,13 @@ def _of_arm(values: Array, arm: Treatment) -> Array:
     return values[np.arange(len(values)), arm]
 
 
-@register("random", per_cost=False)
+@register("random", per_cost=False, blind=True)
 def random_score(posterior: Posterior, treatment: Treatment) -> Array:
     """Every unit counts the same."""
     return np.zeros(len(posterior))
 
 
-@register("propensity")
+@register("propensity", blind=True)
 def propensity_score(posterior: Posterior, treatment: Treatment, *, propensity: Array) -> Array:
     """Probability of the other arm: log(1 - pi_t)."""
     other = np.where(treatment == 1, 1 - propensity, propensity)

@@ -69,7 +69,8 @@ class Acquisition:
     does not ask for ``targets`` must score each unit from that unit's own belief alone, so that large
     pools can be scored in chunks. Unless ``per_cost`` is false, importance is divided by what a unit costs. ``batch``
     is the rule by which batches are chosen unless another is asked for, see :func:`causalbald.loop.choose`. One that
-    is ``linked`` needs no joint belief where :class:`Targets` hold covariances.
+    is ``linked`` needs no joint belief where :class:`Targets` hold covariances. One that is ``blind`` looks at no
+    belief, and of a pool gets one that says nothing, which costs nothing.
 
     One that is ``batchwise`` has no scores and looks at no belief: ``function(x, treatment, measured, available, size,
     rng)`` gets standardised covariates and returns positions in order of choice; costs can only cut its batch short.
@@ -82,6 +83,7 @@ class Acquisition:
     batchwise: bool = False
     batch: Batch = "softmax"
     linked: bool = False
+    blind: bool = False
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -180,6 +182,7 @@ def register(
     batchwise: bool = False,
     batch: Batch = "softmax",
     linked: bool = False,
+    blind: bool = False,
 ) -> Callable[[F], F]:
     """Give a function a name: it then appears in CLI, tables, figures and conformance tests.
 
@@ -196,10 +199,12 @@ def register(
         How batches are chosen unless told otherwise.
     linked : bool
         Whether the function takes covariances with targets from these, where they hold them; see :class:`Targets`.
+    blind : bool
+        Whether the function looks at no belief, only at what else it asks for.
     """
 
     def decorate(function: F) -> F:
-        _REGISTRY.add(name, Acquisition(name, function, temperature, per_cost, batchwise, batch, linked))
+        _REGISTRY.add(name, Acquisition(name, function, temperature, per_cost, batchwise, batch, linked, blind))
         return function
 
     return decorate

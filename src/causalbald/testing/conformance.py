@@ -52,6 +52,9 @@ def check_acquisition(acquisition: str | acq.Acquisition | acq.registry.Score) -
             part = scores(posterior, units[:5])
             message = f"{function.name}: without `targets`, a score may depend on its own unit alone"
             np.testing.assert_allclose(part, whole[:5], rtol=1e-9, atol=1e-12, err_msg=message)
+        if function.blind:
+            message = f"{function.name}: a score may not depend on a belief that it does not look at"
+            np.testing.assert_array_equal(scores(Posterior.of_nothing(len(units)), units), whole, message)
         certain = Posterior(posterior.mean, np.zeros((len(posterior), 2, 1)), np.zeros(()), posterior.noise, link)
         flat = scores(certain, units)
         assert not np.isnan(flat).any(), f"{function.name}: a certain belief must not give NaN"
