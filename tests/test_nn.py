@@ -173,6 +173,22 @@ def test_convolutional_encoder_reaches_and_keeps_its_lipschitz_bound(image: tupl
     assert 0.4 * bound < stretch(encoder, a, b) <= bound * (1 + 1e-2)
 
 
+@pytest.mark.parametrize("compares", [True, False])
+def test_dropout_leaves_equal_images_equal_where_images_are_compared(compares: bool) -> None:
+    torch.manual_seed(0)
+    architecture = Architecture(64, 2, -1.0, 0.3, None, compares=compares)
+    encoder = ConvolutionalEncoder((1, 8, 8), architecture, activate_output=True).train()
+    images = torch.randn(1, 1, 8, 8).expand(5, -1, -1, -1)
+    first, again = encoder(images), encoder(images)
+    assert not torch.allclose(first, again)
+    assert torch.allclose(first, first[:1].expand(5, -1), atol=1e-5) == compares
+    # Survivors are scaled up, so that a linear layer sees on average what it sees without dropout.
+    block = encoder.blocks[0]
+    kept = torch.stack([block._dropout(torch.ones(1, 8, 2, 2)) for _ in range(2000)])  # type: ignore[operator]
+    assert abs(float(kept.mean()) - 1) < 0.03
+    assert abs(float((kept == 0).float().mean()) - 0.3) < 0.03
+
+
 @pytest.mark.parametrize(
     ("name", "peer"),
     [("rbf", RBF()), ("matern12", Matern(nu=0.5)), ("matern32", Matern(nu=1.5)), ("matern52", Matern(nu=2.5))],

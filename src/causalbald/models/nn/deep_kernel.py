@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,8 @@ class DeepKernel(nn.Module):
     ) -> None:
         super().__init__()
         self.streams, self.kernel_name, members = streams, kernel, len(streams)
-        self.encoder = make_encoder(shape, architecture, streams, activate_output=True, own=own)
+        comparing = replace(architecture, compares=True)
+        self.encoder = make_encoder(shape, comparing, streams, activate_output=True, own=own)
         feature_width(self.encoder, shape, members)
         self.log_lengthscale = nn.Parameter(torch.zeros(members, 1, 1))
         self.log_treatment = nn.Parameter(torch.zeros(members, 1, 1))

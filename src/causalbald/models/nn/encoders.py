@@ -18,13 +18,18 @@ from causalbald.models.nn.streams import Streams
 
 @dataclass(frozen=True)
 class Architecture:
-    """Size and regularisation of a network, as in the paper's tables."""
+    """Size and regularisation of a network, as in the paper's tables.
+
+    ``compares``: what follows compares images with each other. Dropout then takes the same channels from all images of
+    a batch: channels that only some of them lack would set these apart by more than what is in the pictures.
+    """
 
     hidden: int
     depth: int
     slope: float
     dropout: float
     coefficient: float | None
+    compares: bool = False
 
 
 class DenseEncoder(nn.Module):
@@ -84,18 +89,23 @@ class _ResidualBlock(nn.Module):
     ) -> None:
         super().__init__()
         gain = architecture.coefficient
-        self.slope, self.dropout = architecture.slope, architecture.dropout
+        self.slope, self.dropout, self.compares = architecture.slope, architecture.dropout, architecture.compares
         self.first = Convolution(inputs, inputs, 3, image=image, coefficient=gain)
         self.second = Convolution(inputs, outputs, 3, image=image, stride=stride, coefficient=gain)
         self.shortcut = Convolution(inputs, outputs, 1, image=image, stride=stride, coefficient=gain)
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.second(self._preactivate(self.first(self._preactivate(x))))
-        outputs: Tensor = self.shortcut(functional.dropout2d(x, self.dropout, self.training)) + inner
+        outputs: Tensor = self.shortcut(self._dropout(x)) + inner
         return outputs
 
     def _preactivate(self, x: Tensor) -> Tensor:
-        return functional.dropout2d(activation(self.slope, x), self.dropout, self.training)
+        return self._dropout(activation(self.slope, x))
+
+    def _dropout(self, x: Tensor) -> Tensor:
+        if self.compares and self.training:
+            return x * functional.dropout2d(x.new_ones(1, x.shape[1], 1, 1), self.dropout)
+        return functional.dropout2d(x, self.dropout, self.training)
 
 
 class EachMember(nn.Module):
