@@ -51,6 +51,14 @@ def test_rows_that_only_fill_up_do_not_count() -> None:
     assert all(set(index) <= set(own) for index, own in zip(few.index.tolist(), members, strict=True))
 
 
+@pytest.mark.parametrize(("warm_up", "walked"), [(1, 6.0), (4, 0.25 + 0.5 + 0.75 + 3)])
+def test_the_rate_rises_over_the_first_steps(warm_up: int, walked: float) -> None:
+    network = nn.Linear(1, 1, bias=False)
+    start, optimiser = network.weight.item(), torch.optim.SGD(network.parameters(), lr=0.1)
+    train(network, optimiser, lambda: network.weight[0], Schedule(6, 6, 1, warm_up))
+    assert start - network.weight.item() == pytest.approx(0.1 * walked, rel=1e-5)
+
+
 @pytest.mark.parametrize("repeat", [True, False])
 def test_batches_hold_a_members_own_labels_alone(repeat: bool) -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]

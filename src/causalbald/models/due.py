@@ -30,6 +30,8 @@ Inference = Literal["auto", "collapsed", "minibatch"]
 # On tables the evidence bears a larger rate than the paper's bound: it has no belief to learn beside the kernel.
 _COLLAPSED_RATE = 10.0
 _GP_RATE = 2.0
+# Features of images start so close together that the first full steps of the optimiser can throw them apart for good.
+_IMAGE_WARM_UP = 30
 # From this share of the variance on, noise hides rounding errors of a kernel in single precision.
 _NOISY = 0.01
 
@@ -205,7 +207,8 @@ class DeepKernelGP(DeepEstimator):
             return objective
         _, stops = self._train("fold", self._study(labels, None, folds), self._schedule)
         steps = max(1, round(float(np.mean(stops))))
-        objective, _ = self._train("member", Study.of_all(labels, members), Schedule(steps, steps, 1))
+        as_long = replace(self._schedule, max_steps=steps, every=steps)
+        objective, _ = self._train("member", Study.of_all(labels, members), as_long)
         self.steps_ = [steps] * members
         return objective
 
@@ -213,7 +216,8 @@ class DeepKernelGP(DeepEstimator):
     def _schedule(self) -> Schedule:
         every, patience = (10, 4) if self.collapsed_ else (100, 5)
         every = every if self.epoch_steps is None else self.epoch_steps
-        return check_schedule(every, patience if self.patience is None else self.patience, self.max_epochs)
+        schedule = check_schedule(every, patience if self.patience is None else self.patience, self.max_epochs)
+        return replace(schedule, warm_up=_IMAGE_WARM_UP) if len(self.shape_) > 1 else schedule
 
     def _is_collapsed(self) -> bool:
         check_choice(self.inference, "inference", ("auto", "collapsed", "minibatch"))

@@ -26,12 +26,13 @@ _OWNER = re.compile(r"(?:^|\.)each\.(\d+)\.")
 @dataclass(frozen=True)
 class Schedule:
     """How long to train: at most ``max_steps``; a look at held-out labels ``every`` so many steps; a member stops
-    after ``patience`` looks that were no better than its best.
+    after ``patience`` looks that were no better than its best. The rate rises over the first ``warm_up`` steps.
     """
 
     max_steps: int
     every: int
     patience: int
+    warm_up: int = 1
 
 
 def adam(network: nn.Module, slow: nn.Module, rate: float, *, decay: float, gain: float = 1.0) -> torch.optim.Adam:
@@ -73,7 +74,10 @@ def train(
         The step whose weights each member has now; empty without ``held_out``.
     """
     best = _Best(network, optimiser, schedule.patience, along)
+    rates = [group["lr"] for group in optimiser.param_groups]
     for step in range(1, schedule.max_steps + 1):
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * min(1.0, step / schedule.warm_up)
         network.train()
         optimiser.zero_grad(set_to_none=True)
         torch.autograd.backward(loss().sum())
