@@ -103,9 +103,13 @@ class DeepEstimator(CateEstimator):
         return check_architecture(self.hidden, self.depth, self.negative_slope, self.dropout, self.spectral_norm)
 
     @property
+    def _of_images(self) -> bool:
+        return len(self.shape_) > 1
+
+    @property
     def _chunk(self) -> int:
         """Units to pass through a network at a time. Large activations would go back to the system after each layer."""
-        return 4096 if len(self.shape_) == 1 else 64
+        return 64 if self._of_images else 4096
 
     def _streams(self, purpose: str, members: int) -> Streams:
         return Streams([int(generator(self.random_state, purpose, m).integers(2**62)) for m in range(members)])

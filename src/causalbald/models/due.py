@@ -198,8 +198,7 @@ class DeepKernelGP(DeepEstimator):
 
     def _stop_early(self, labels: Labels, free: Labels | None) -> Evidence | Variational:
         """Train members until free labels say stop, or for as long as folds of the bought ones say."""
-        image = len(self.shape_) > 1
-        default_folds, default_members = (1, 1) if image else (4, 4 if free is None else 1)
+        default_folds, default_members = (1, 1) if self._of_images else (4, 4 if free is None else 1)
         folds = default_folds if self.folds is None else check_int(self.folds, "folds", low=1)
         members = default_members if self.members is None else check_int(self.members, "members", low=1)
         if free is not None or folds == 1:
@@ -217,7 +216,7 @@ class DeepKernelGP(DeepEstimator):
         every, patience = (10, 4) if self.collapsed_ else (100, 5)
         every = every if self.epoch_steps is None else self.epoch_steps
         schedule = check_schedule(every, patience if self.patience is None else self.patience, self.max_epochs)
-        return replace(schedule, warm_up=_IMAGE_WARM_UP) if len(self.shape_) > 1 else schedule
+        return replace(schedule, warm_up=_IMAGE_WARM_UP) if self._of_images else schedule
 
     def _is_collapsed(self) -> bool:
         check_choice(self.inference, "inference", ("auto", "collapsed", "minibatch"))
@@ -239,7 +238,7 @@ class DeepKernelGP(DeepEstimator):
         size = None if self.batch_size is None else check_int(self.batch_size, "batch_size", low=1)
         if self.collapsed_:
             evidence = Evidence(network, study, size, few, self._chunk)
-            rate *= _COLLAPSED_RATE if len(self.shape_) == 1 else 1.0
+            rate *= 1.0 if self._of_images else _COLLAPSED_RATE
             optimiser = adam(network, network.encoder, rate, decay=decay, gain=_GP_RATE)
             held_out = study.held_out(evidence.predictive, self._chunk)
             return evidence, train(network, optimiser, evidence.loss, schedule, held_out, along)
