@@ -40,7 +40,7 @@ def adam(network: nn.Module, slow: nn.Module, rate: float, *, decay: float, gain
     inside = {id(p) for p in slow.parameters()}
     rest = [p for p in network.parameters() if id(p) not in inside]
     groups = [{"params": [*slow.parameters()], "lr": rate, "weight_decay": decay}, {"params": rest, "lr": gain * rate}]
-    return torch.optim.Adam([g for g in groups if g["params"]], foreach=True)
+    return torch.optim.Adam([g for g in groups if g["params"]], fused=True)
 
 
 class PerMember(Protocol):
