@@ -2,6 +2,7 @@
 
     python benchmarks/label_efficiency.py run --part default --seeds 0-9   # goes on where it stopped
     python benchmarks/label_efficiency.py compare                          # our default against the paper's method
+    causalbald table results/study results/paper --model due --track paid  # trials that another study has are not run
 
 Our default (model `auto`, acquisition `default`, every outcome paid for) is compared with the paper's method (`due`,
 mu-rho-bald, softmax with temperature 0.25, stopped on free validation outcomes) on the seeds that both have. What we
@@ -23,7 +24,7 @@ from causalbald.experiments.plan import PAPER_ACQUISITIONS, parse_seeds
 from causalbald.metrics import labels_to_match, paired_interval
 
 RESULTS = Path(__file__).parent.parent / "results"
-STUDY, PAPER = RESULTS / "study", RESULTS / "paper"
+STUDY, PAPER, DECISIONS = RESULTS / "study", RESULTS / "paper", RESULTS / "decisions"
 DATASETS = ("synthetic", "synthetic-bimodal", "ihdp", "ihdp-cov")
 TARGETED = ("tau-vr", "epig-tau", "epig-mu", "regret")
 RIVALS = ("qhte", "macal", "lcmd", "fccm")
@@ -116,7 +117,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.command == "run":
         folder = RESULTS / given.part if given.part in ("choice", "decisions", "images") else STUDY
-        run(trials(PARTS[given.part], given.seeds), folder, workers=given.workers)
+        others = [Store(other) for other in (PAPER, DECISIONS) if other != folder]
+        asked = trials(PARTS[given.part], given.seeds)
+        left = [spec for spec in asked if not any(other.is_done(spec) for other in others)]
+        run(left, folder, workers=given.workers)
     else:
         print(markdown(compare()))
 

@@ -92,6 +92,17 @@ def test_packed_results_read_the_same(folder: str, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(after, before, rtol=0.01)  # packed numbers have five digits
 
 
+def test_trials_of_several_folders_count_once(folder: str, tmp_path: Path) -> None:
+    both, other = tmp_path / "both", tmp_path / "other"
+    shutil.copytree(folder, both)
+    spec = str(Path(folder).parent / "spec.toml")
+    run("run", spec, "--seeds", "1-2", "--acquisition", "random", "--out", str(other), "--workers", "1")
+    together = run("table", folder, str(other), "--csv")[0]
+    run("run", spec, "--seeds", "0-2", "--acquisition", "random", "--out", str(both), "--workers", "1")
+    assert together == run("table", str(both), "--csv")[0]
+    assert [row["seeds"] for row in json.loads(run("table", folder, str(other), "--json")[0])] == [3, 2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -102,6 +113,7 @@ def test_packed_results_read_the_same(folder: str, tmp_path: Path) -> None:
         (["run", "--preset", "quick", "--seeds", "5-2"], "not of the form"),
         (["run", "--preset", "quick", "--data-dir", "nowhere"], "no folder"),
         (["table", "nowhere"], "no folder 'nowhere'"),
+        (["table", ".", "nowhere"], "no folder 'nowhere'"),
         (["status", "nowhere"], "nothing was planned"),
         (["datasets", "show", "synthetic", "-o", "picture.docx"], "ends with"),
         (["datasets", "show", "synthetic", "-o", "nowhere/x.png"], "does not exist"),

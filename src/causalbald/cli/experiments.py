@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `causalbald run --out` has filled.")]
+_FILLED = "Folder that `causalbald run --out` has filled."
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help=_FILLED)]
+Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help=f"{_FILLED} Of several, all trials, each once.")]
 Names = list[str] | None
 
 
@@ -146,7 +148,7 @@ def status(
 
 @app.command(epilog="Example: causalbald table runs/quick --baseline random --markdown")
 def table(
-    folder: Folder,
+    folders: Folders,
     baseline: Annotated[str, typer.Option(help="Acquisition function to compare with, paired by seed.")] = "random",
     error: Annotated[str, typer.Option(help="pehe, ate_error, policy_regret, coverage95, overlap_share, ...")] = "pehe",
     labels: Annotated[int | None, typer.Option(help="Judge at this many labels; default: the most there are.")] = None,
@@ -170,7 +172,7 @@ def table(
     from causalbald.experiments.summary import summarise
 
     chosen = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
-    found = read_trials(folder, chosen)
+    found = read_trials(folders, chosen)
     if trials:
         rows = found if timings else found.drop(columns=["seconds_fit", "seconds_score"])
     else:
@@ -197,13 +199,17 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in rows.to_dict("records")]
 
 
-def read_trials(folder: Path, chosen: dict[str, Names]) -> pd.DataFrame:
-    """Return the trials in a folder, only those of the names chosen."""
+def read_trials(folders: list[Path], chosen: dict[str, Names]) -> pd.DataFrame:
+    """Return the trials in some folders, only those of the names chosen; one that is in several of them counts once."""
+    import pandas as pd
+
     from causalbald.experiments import Store
 
-    if not folder.is_dir():
-        raise InputError(f"no folder {str(folder)!r}: name one that `causalbald run --out` has filled.")
-    table = Store(folder).table()
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"no folder {str(folder)!r}: name one that `causalbald run --out` has filled.")
+    table = pd.concat([Store(folder).table() for folder in folders], ignore_index=True)
+    table = table.drop_duplicates(["key", "step"], ignore_index=True)
     for column, names in chosen.items():
         for name in names or []:
             if name not in set(table[column]):

@@ -161,7 +161,7 @@ def _table(request: _Request) -> pd.DataFrame:
     if request.folder is None:
         raise InputError(f"figure {request.kind} needs DIR: name a folder that `causalbald run --out` has filled.")
     chosen: dict[str, Any] = {**request.names, "seed": request.seeds}
-    table = read_trials(request.folder, chosen)
+    table = read_trials([request.folder], chosen)
     gone = [name for name in request.names["acquisition"] or [] if name not in set(table["acquisition"])]
     if gone:
         raise InputError(f"no trials of {gone[0]} are left: leave away --acquisition {gone[0]} or other conditions.")
