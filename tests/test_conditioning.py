@@ -8,6 +8,7 @@ import pytest
 from causalbald import Posterior, acquisition
 from causalbald.acquisition import Targets
 from causalbald.conditioning import Downdated, Joint, conditioned
+from causalbald.selection import select_greedy
 from causalbald.testing import fake_posterior
 
 UNITS = 14
@@ -45,6 +46,18 @@ def test_scores_are_those_of_the_joint_belief(kind: str, name: str) -> None:
         if unit is not None:
             fast.measure(unit)
             slow.measure(unit)
+
+
+@pytest.mark.parametrize("name", ["tau-vr", "mu-bald"])
+@pytest.mark.parametrize("seed", range(5))
+def test_copies_of_units_without_noise_leave_nothing_to_learn(name: str, seed: int) -> None:
+    """Rounding errors must not become the square root of a negative variance."""
+    few = fake_posterior(4, seed=seed, noise=0.0, residual=False)
+    rows = np.repeat(np.arange(4), 5)
+    twins = Posterior(few.mean[rows], few.factor[rows], np.zeros(()), np.zeros(()))
+    chosen = select_greedy(twins, np.zeros(20, dtype=np.intp), name, 12, rng=np.random.default_rng(seed))
+    assert set(rows[chosen[:4]]) == {0, 1, 2, 3}
+    assert len(set(chosen)) == 12
 
 
 def test_single_precision_factors_lose_no_more_than_that() -> None:

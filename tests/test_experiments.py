@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from causalbald import acquisition, datasets, loop, models, selection
-from causalbald._typing import Array
+from causalbald._typing import Array, Treatment
 from causalbald.errors import InputError
-from causalbald.experiments import TrialSpec, run_trial, run_trials, warm_start_positions
+from causalbald.experiments import TrialSpec, TrialState, run_trial, run_trials, trial, warm_start_positions
 from causalbald.models import GaussianProcess, PropensityModel
 from causalbald.models.base import Labelled
 from causalbald.posterior import Posterior
@@ -50,6 +50,27 @@ def test_one_row_per_fit_and_nothing_is_measured_twice(benchmark: datasets.Bench
     pi = benchmark.pool.propensity[everyone]
     assert table["overlap_share"].iloc[-1] == pytest.approx(((pi >= 0.1) & (pi <= 0.9)).mean())
     assert table["treated_share"].iloc[-1] == pytest.approx(benchmark.pool.t[everyone].mean())
+
+
+def test_a_trial_that_was_cut_off_before_its_row_was_there_goes_on_as_if_it_had_not(
+    benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {"model": "gp", "acquisition": "mu-rho-bald", **PLAN, "seed": 3}
+    whole, state = run_trial(benchmark, **given), TrialState()
+
+    def interrupted(*arguments: Any) -> dict[str, float]:
+        if state.rows:
+            raise KeyboardInterrupt
+        return describe(*arguments)
+
+    describe = trial._describe
+    monkeypatch.setattr(trial, "_describe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_trial(benchmark, **given, state=state)
+    monkeypatch.undo()
+    assert (len(state.rows), len(state.acquired)) == (1, 3)
+    resumed = run_trial(benchmark, **given, state=state)
+    pd.testing.assert_frame_equal(without_seconds(resumed), without_seconds(whole))
 
 
 def test_errors_are_those_of_a_fit_by_hand(benchmark: datasets.Benchmark) -> None:
@@ -215,6 +236,21 @@ def test_targeted_functions_see_all_targets_beside_each_chunk(
     by_hand = selection.select_greedy(model.posterior(pool.x), pool.t, "tau-vr", 4, **options, rng=rng(0))
     got = loop.choose(model, pool.x, pool.t, "tau-vr", 4, available=rest, pending=[40], batch="greedy", rng=rng(0))
     np.testing.assert_array_equal(got, by_hand)
+
+
+def test_a_shortlist_has_only_units_that_can_be_chosen(benchmark: datasets.Benchmark) -> None:
+    """With fewer finite scores than a shortlist has places, all of them are on it."""
+    x, t = benchmark.pool.x, benchmark.pool.t
+    known = benchmark.pool.take(np.arange(20))
+    model = GaussianProcess(max_iter=5).fit(known.y, known.t, X=known.x, pool=x)
+
+    def of_few(posterior: Posterior, treatment: Treatment) -> Array:
+        return np.where(posterior.mean[:, 0] > np.median(posterior.mean[:, 0]), 0.0, -np.inf)
+
+    rng = np.random.default_rng(0)
+    possible = np.flatnonzero(np.isfinite(of_few(model.posterior(x), t)))
+    chosen = loop.choose(model, x, t, of_few, 5, available=np.arange(300), rng=rng, batch="greedy", shortlist=200)
+    assert np.isin(chosen, possible).all()
 
 
 def test_pending_units_are_never_chosen_again(benchmark: datasets.Benchmark) -> None:

@@ -43,15 +43,25 @@ def test_labels_needed_is_the_crossing_that_lasts() -> None:
     assert metrics.labels_to_reach(curves([2, 1, 1, 1]), 2).labels == 10
     never = metrics.labels_to_reach(curves([4, 3, 1, 2.5]), 2)
     assert never.censored
-    assert str(never) == "not reached [not reached, not reached]"
+    assert str(never) == "not reached"
+    assert str(metrics.labels_to_reach(curves(*[[4, 3, 1, 2.5]] * 6), 2)) == "not reached [not reached, not reached]"
 
 
 def test_labels_needed_uses_the_mean_curve_and_bootstraps_seeds() -> None:
-    found = metrics.labels_to_reach(curves([4, 3, 2, 0], [4, 1, 0, 0], [4, 3, 2, 0], [4, 1, 0, 0]), 1.5)
+    slow, fast = [4.0, 3.0, 2.0, 0.0], [4.0, 1.0, 0.0, 0.0]
+    six = curves(slow, fast, slow, fast, slow, fast)
+    found = metrics.labels_to_reach(six, 1.5)
     assert found.labels == pytest.approx(25)
-    assert found.lower == pytest.approx(10 + 10 * 2.5 / 3)
-    assert found.upper == pytest.approx(32.5)
-    assert found == metrics.labels_to_reach(curves([4, 3, 2, 0], [4, 1, 0, 0], [4, 3, 2, 0], [4, 1, 0, 0]), 1.5)
+    # Of six draws, all are fast, or slow, in 1.6 % of the cases: the bounds are those of one slow, or fast, among six.
+    assert found.lower == pytest.approx(10 + 10 * 2.5 / (4 - 8 / 6))
+    assert found.upper == pytest.approx(30 + 10 * (10 / 6 - 1.5) / (10 / 6))
+    assert found == metrics.labels_to_reach(six, 1.5)
+
+
+def test_few_seeds_have_no_interval() -> None:
+    found = metrics.labels_to_reach(curves([4, 3, 2, 0], [4, 1, 0, 0]), 1.5)
+    assert str(found) == "25"
+    assert np.isnan([found.lower, found.upper]).all()
 
 
 def test_labels_needed_checks_its_table() -> None:
@@ -65,8 +75,8 @@ def test_labels_needed_checks_its_table() -> None:
 
 def test_labels_to_match_pairs_seeds() -> None:
     # The second study is ten times as hard; in each, half of the last step is needed less.
-    own: list[list[float]] = [[8, 4, 2, 1], [80, 40, 20, 10]]
-    baseline: list[list[float]] = [[8, 6, 4, 1.5], [80, 60, 40, 15]]
+    own: list[list[float]] = [[8, 4, 2, 1], [80, 40, 20, 10]] * 3
+    baseline: list[list[float]] = [[8, 6, 4, 1.5], [80, 60, 40, 15]] * 3
     found = metrics.labels_to_match(curves(*own), curves(*baseline))
     assert (found.labels, found.lower, found.upper) == pytest.approx((35, 35, 35))
     assert metrics.labels_to_match(curves(*baseline), curves(*baseline)).labels == 40

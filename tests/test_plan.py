@@ -85,6 +85,12 @@ def test_seeds(given: Any, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(given) == seeds
 
 
+def test_what_is_given_of_a_trial_is_enough_to_make_it_again() -> None:
+    for spec in (TrialSpec("", "random", 0, 0, 0, -1), TrialSpec("ihdp", "tau-vr", 2, 1, 0, 3, track="paper")):
+        assert TrialSpec(**spec.given) == spec
+        assert "preset" not in spec.given
+
+
 def test_a_trial_has_the_batch_rule_of_its_function_unless_told() -> None:
     own = TrialSpec("synthetic", "default", 10, 10, 1, 0)
     assert (own.batch, own.method) == ("auto", "default")

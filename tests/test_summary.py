@@ -68,8 +68,9 @@ def test_a_row_by_hand() -> None:
 
 def test_labels_needed_are_of_the_baseline_of_the_same_seeds() -> None:
     """The error to be reached is that of the seeds drawn: with pairs that differ by a factor it is always reached."""
-    own = [[3.0 * s, 1.0 * s, 0.5 * s] for s in (0.1, 0.7, 1.0, 4.0)]
-    random = [[3.0 * s, 2.0 * s, 1.0 * s] for s in (0.1, 0.7, 1.0, 4.0)]
+    scales = (0.1, 0.3, 0.7, 1.0, 2.0, 4.0)
+    own = [[3.0 * s, 1.0 * s, 0.5 * s] for s in scales]
+    random = [[3.0 * s, 2.0 * s, 1.0 * s] for s in scales]
     base, mine = rows_of(summarise(make_trials({"random": random, "mine": own})))
     assert [mine[name] for name in ("needed", "needed_lower", "needed_upper")] == [20, 20, 20]
     assert [base[name] for name in ("needed", "needed_lower", "needed_upper")] == [40, 40, 40]

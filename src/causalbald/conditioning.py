@@ -77,7 +77,7 @@ class Downdated:
     def measure(self, unit: int) -> None:
         """Allow for the outcome of a unit under its arm, whatever it will be."""
         arm = int(self._arm[unit])
-        spread = self._within[unit, arm, arm] + self.belief.measurement_variance(unit, arm)
+        spread = max(self._within[unit, arm, arm], 0.0) + self._joint.measurement_variance(unit, arm)
         along = self._with(unit, arm) / np.sqrt(spread)
         self._within = self._within - along[:, :, None] * along[:, None, :]
         for to, across in self._across.items():  # in place: J numbers for each of N units

@@ -237,6 +237,9 @@ def shortlisted(
     if len(available) <= limit:
         return available
     scores = importance()
+    possible = np.flatnonzero(np.isfinite(scores))
+    if len(possible) <= limit:
+        return possible
     best = select(scores, limit // 2, temperature=0.0, rng=rng)
     scores[best] = -np.inf
     return np.sort(np.concatenate([best, select(scores, limit - len(best), temperature=temperature, rng=rng)]))

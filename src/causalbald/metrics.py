@@ -15,6 +15,9 @@ from causalbald._typing import Array, Positions
 from causalbald._validation import check_alpha, check_int, check_vector
 from causalbald.errors import InputError
 
+# Of fewer pairs all may be on one side by chance, with a probability above 5 %.
+ENOUGH_SEEDS = 6
+
 
 def sqrt_pehe(effect: ArrayLike, truth: ArrayLike) -> float:
     """Return the root mean squared error of the estimated effects (precision in estimating heterogeneous effects)."""
@@ -98,7 +101,8 @@ def comparable_trials(trials: pd.DataFrame, names: Sequence[str], values: Sequen
 class LabelsNeeded:
     """Labels after which the mean error over seeds stays at or below a target; infinite if it never does.
 
-    ``lower`` and ``upper`` bound the central 1 - alpha of that number over bootstrap samples of the seeds.
+    ``lower`` and ``upper`` bound the central 1 - alpha of that number over bootstrap samples of the seeds. With fewer
+    than ``ENOUGH_SEEDS`` seeds they are NaN: the bootstrap would be far too sure of itself.
     """
 
     labels: float
@@ -114,7 +118,8 @@ class LabelsNeeded:
         def show(value: float) -> str:
             return "not reached" if np.isinf(value) else f"{value:.0f}"
 
-        return f"{show(self.labels)} [{show(self.lower)}, {show(self.upper)}]"
+        interval = "" if np.isnan(self.lower) else f" [{show(self.lower)}, {show(self.upper)}]"
+        return show(self.labels) + interval
 
 
 def labels_to_reach(
@@ -188,9 +193,11 @@ def _needed(
     def crossing(rows: Positions) -> float:
         return _last_crossing(labels, curves[rows].mean(axis=0), target(rows))
 
-    tail = check_alpha(alpha) / 2
+    tail, needed = check_alpha(alpha) / 2, crossing(np.arange(len(curves)))
+    if len(curves) < ENOUGH_SEEDS:
+        return LabelsNeeded(needed, float("nan"), float("nan"))
     lower, upper = np.quantile([crossing(rows) for rows in resampled], [tail, 1 - tail], method="nearest")
-    return LabelsNeeded(crossing(np.arange(len(curves))), float(lower), float(upper))
+    return LabelsNeeded(needed, float(lower), float(upper))
 
 
 def _last_crossing(labels: Array, curve: Array, target: float) -> float:

@@ -24,12 +24,11 @@ from causalbald.datasets import Benchmark, Split, hill
 from causalbald.errors import ApproximationWarning, InputError
 from causalbald.experiments.trial import run_trial
 from causalbald.experiments.workers import local_pool
-from causalbald.metrics import LabelsNeeded, areas, labels_to_match, paired_interval
+from causalbald.metrics import ENOUGH_SEEDS, LabelsNeeded, areas, labels_to_match, paired_interval
 
 BASELINE = "random"
 _MOST_UNITS = 2000
 _FIRST = 10
-_ENOUGH_SEEDS = 6  # of fewer pairs all may be on one side by chance, with a probability above 5 %
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +53,8 @@ class Simulation:
         dict
             ``acquisition, seeds, units, pool``; ``paid`` at the end of the plan and ``needed`` of it, the first point
             from which the mean error over seeds stays at or below random's at the end, with the ends ``needed_lower,
-            needed_upper`` of a 95 % interval from a bootstrap over pairs of trials; None stands for more than ``paid``.
+            needed_upper`` of a 95 % interval from a bootstrap over pairs of trials; None stands for more than ``paid``,
+            and both ends are None if seeds are too few for an interval.
             ``saved`` is the share of ``paid`` that was not needed, with its interval. ``error`` and ``error_random``
             are mean errors at the end, ``wins`` is the share of seeds whose mean error along the way is smaller, and
             ``difference`` is that of these errors, with a 95 % t-interval.
@@ -84,7 +84,7 @@ class Simulation:
     @property
     def helps(self) -> bool:
         """Whether the interval of what is needed excludes that nothing is saved, and studies were enough to say so."""
-        return self._seeds >= _ENOUGH_SEEDS and not self.measures_everyone and self._needed.upper < self._end
+        return self._seeds >= ENOUGH_SEEDS and not self.measures_everyone and self._needed.upper < self._end
 
     @property
     def measures_everyone(self) -> bool:
@@ -116,11 +116,11 @@ class Simulation:
 
         compared = (
             f"in {self._seeds} simulated studies choosing by {name!r} needed {shown(needed.labels)} {what} for the "
-            f"accuracy that random choice reached with {end:.0f} "
-            f"(95 % interval {shown(needed.lower)} to {shown(needed.upper)})"
+            f"accuracy that random choice reached with {end:.0f}"
         )
-        if self._seeds < _ENOUGH_SEEDS:
-            return f"Too few studies to tell: {compared}. Simulate at least {_ENOUGH_SEEDS}, better 10 or more."
+        if self._seeds < ENOUGH_SEEDS:
+            return f"Too few studies to tell: {compared}. Simulate at least {ENOUGH_SEEDS}, better 10 or more."
+        compared += f" (95 % interval {shown(needed.lower)} to {shown(needed.upper)})"
         if self.helps:
             return f"Choosing would have paid here, saving {1 - needed.labels / end:.0%}: {compared}."
         if needed.lower > end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any
 
 from causalbald import acquisition as acq
@@ -63,9 +63,11 @@ class TrialSpec:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What differs from the defaults: ``TrialSpec(**given)`` is the same trial."""
-        plain = replace(TrialSpec("", "", 0, 0, 0, -1), batch=self._own_batch)
-        return {name: value for name, value in asdict(self).items() if value != getattr(plain, name)}
+        """What has no default or differs from it: ``TrialSpec(**given)`` is the same trial."""
+        own = asdict(self)
+        required = {f.name: own.pop(f.name) for f in fields(self) if f.default is f.default_factory is MISSING}
+        plain = replace(TrialSpec(**required), batch=self._own_batch)
+        return required | {name: value for name, value in own.items() if value != getattr(plain, name)}
 
     @property
     def names(self) -> dict[str, Any]:

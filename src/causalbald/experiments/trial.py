@@ -113,6 +113,7 @@ def run_trial(
     weight = _untempered(propensity, pool.t, temperature) if track == "paper" else propensity
     state = TrialState() if state is None else state
     acquired = state.acquired
+    del acquired[len(state.rows) + 1 :]  # chosen by a fit that was cut off before its row was there
     if not acquired:
         acquired.append(warm_start_positions(pool.t, warm_start, seed).tolist())
     for step in range(len(state.rows), steps + 1):
