@@ -64,7 +64,7 @@ def test_two_who_ask_at_once_stay_within_the_budget(tmp_path: Path, monkeypatch:
     run_rounds(campaign, study, 2)
     record = Campaign._record
 
-    def late(self: Campaign, body: dict[str, Any]) -> bool:
+    def late(self: Campaign, body: dict[str, Any]) -> int | None:
         monkeypatch.setattr(Campaign, "_record", record)
         with Campaign(path) as other:
             taken = {u["id"] for u in body["units"]}
@@ -77,6 +77,29 @@ def test_two_who_ask_at_once_stay_within_the_budget(tmp_path: Path, monkeypatch:
     batch = campaign.ask(4)
     assert len(batch) == 2
     assert campaign.status()["left"] == 0
+    campaign.close()
+
+
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_two_who_ask_at_once_get_different_people(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both see the same study, so both choose the same batch, and the one who comes late must choose again."""
+    path = tmp_path / "study.db"
+    campaign = new_campaign(STUDY, path)
+    run_rounds(campaign, STUDY, rounds)
+    record, others = Campaign._record, list[str]()
+
+    def late(self: Campaign, body: dict[str, Any]) -> int | None:
+        monkeypatch.setattr(Campaign, "_record", record)
+        with Campaign(path) as other:
+            others.extend(other.ask(4)["patient"].astype(str))
+        assert {u["id"] for u in body["units"]} == set(others)
+        return record(self, body)
+
+    monkeypatch.setattr(Campaign, "_record", late)
+    batch = campaign.ask(4)
+    assert not set(batch["patient"].astype(str)) & set(others)
+    assert batch["round"].unique().tolist() == [rounds + 2]
+    assert len(campaign.pending()) == 8
     campaign.close()
 
 

@@ -28,6 +28,9 @@ max_iter = 5
 """
 
 
+TWO_MOONS = str(Path(__file__).parent.parent / "examples" / "my_dataset.py")
+
+
 def run(*arguments: str, code: int = 0) -> tuple[str, str]:
     result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert result.exit_code == code, result.output
@@ -114,6 +117,7 @@ def test_trials_of_several_folders_count_once(folder: str, tmp_path: Path) -> No
         (["run", "--preset", "quick", "--data-dir", "nowhere"], "no folder"),
         (["table", "nowhere"], "no folder 'nowhere'"),
         (["table", ".", "nowhere"], "no folder 'nowhere'"),
+        (["--plugin", TWO_MOONS, "run", "--dataset", "two-moons", "--steps", "1"], "give --warm-start, --batch-size"),
         (["status", "nowhere"], "nothing was planned"),
         (["datasets", "show", "synthetic", "-o", "picture.docx"], "ends with"),
         (["datasets", "show", "synthetic", "-o", "nowhere/x.png"], "does not exist"),
@@ -126,7 +130,23 @@ def test_mistakes(arguments: list[str], message: str, tmp_path: Path, monkeypatc
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
+def test_a_data_set_of_ones_own_is_run_from_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLUGINS_VARIABLE, "")
+    flags = ["--warm-start", "10", "--batch-size", "5", "--steps", "1", "--acquisition", "random"]
+    listed, _ = run("--plugin", TWO_MOONS, "run", "--dataset", "two-moons", *flags, "--out", str(tmp_path), "--dry-run")
+    assert listed.splitlines()[1].startswith("two-moons,gp,random")
+
+
+def test_other_settings_need_another_folder(folder: str) -> None:
+    spec, before = str(Path(folder).parent / "spec.toml"), run("status", folder)[0]
+    with pytest.raises(CausalBaldError, match=r"seed 0 already, with other settings \(steps 2, now 3\)"):
+        CliRunner().invoke(app, ["run", spec, "--steps", "3", "--out", folder], catch_exceptions=False)
+    assert run("status", folder)[0] == before
+
+
 def test_names_that_are_not_in_the_folder(folder: str) -> None:
+    with pytest.raises(CausalBaldError, match=r"no trials of 'foo' to compare with\. There are those of 'random'"):
+        CliRunner().invoke(app, ["table", folder, "--baseline", "foo"], catch_exceptions=False)
     with pytest.raises(CausalBaldError, match=r"no trials with model 'due'\. There are: gp"):
         CliRunner().invoke(app, ["table", folder, "--model", "due"], catch_exceptions=False)
 

@@ -126,7 +126,13 @@ GOOD: dict[str, Any] = {"datasets": ["synthetic"]}
         ({"settings": {"synthetic": {"options": {"size": 3}}}}, "no option 'size'"),
         ({"settings": {"synthetic": {"batch_size": "ten"}}}, "batch_size of synthetic must be an integer"),
         ({"temperature": -3.0}, "temperature must be at least 0"),
-        ({"settings": {"own": {"steps": 3}}}, r"settings\.own lacks 'warm_start'"),
+        ({"datasets": ["own"], "settings": {"own": {"steps": 3}}}, r"settings\.own lacks 'warm_start'"),
+        ({"settings": {"synthetc": {"steps": 3}}}, "settings in the plan: unknown entry 'synthetc'. Known: synthetic"),
+        ({"settings": 5}, r"settings in the plan must be a table, \[settings\.NAME\], got 5"),
+        ({"settings": {"synthetic": 5}}, r"settings\.synthetic in the plan must be a table"),
+        ({"settings": {"synthetic": {"options": 7}}}, r"settings\.synthetic\.options in the plan must be a table"),
+        ({"model_options": {"gpp": {}}}, "model_options in the plan: unknown entry 'gpp'. Known: gp"),
+        ({"model_options": 3}, "model_options in the plan must be a table"),
         ({"model_options": {"gp": {"depth": 3}}}, "no option 'depth'"),
     ],
 )
@@ -150,5 +156,6 @@ def test_bad_files(tmp_path: Path) -> None:
 
 
 def test_a_data_set_of_ones_own_needs_settings() -> None:
-    with pytest.raises(InputError, match=r"no settings for data set 'mine': add \[settings\.mine\]"):
-        Plan(("mine",)).settings_of("mine")
+    with pytest.raises(InputError, match=r"no settings for data set 'mine': give --warm-start.* \[settings\.mine\]"):
+        Plan(("mine",)).changed(steps=3)
+    assert Plan(("mine",)).changed(warm_start=4, batch_size=2, steps=3).settings == {"mine": Settings(4, 2, 3)}

@@ -114,6 +114,7 @@ def test_rounds_of_equal_money(pool: pd.DataFrame) -> None:
         ({"seeds": 1}, "seeds must be an integer of at least 2"),
         ({"workers": 0}, "workers must be an integer of at least 1"),
         ({"treatment": "dose"}, "there is no column 'dose' for the treatment"),
+        ({"outcome_type": "binary"}, "outcomes of a simulation are continuous"),
         ({"weight": "age"}, "errors in a simulation are those of everyone: leave out the weight"),
     ],
 )

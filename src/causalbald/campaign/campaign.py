@@ -198,22 +198,25 @@ class Campaign:
             body |= {"belief": proposal.belief, "versions": versions()}
             if dry_run:
                 return self._frame(batch_table(self.settings, self.pool.units, [body]))
-            if self._record(body):
-                return self._frame(batch_table(self.settings, self.pool.units, [self._state.rounds[-1]]))
+            if number := self._record(body):
+                return self._frame(batch_table(self.settings, self.pool.units, [self._state.rounds[number - 1]]))
 
-    def _record(self, body: dict[str, Any]) -> bool:
-        """Record a batch unless others have asked for, or measured, one of its units or spent the money meanwhile."""
+    def _record(self, body: dict[str, Any]) -> int | None:
+        """Record a batch and return the number of its round.
+
+        None if others have asked for, or measured, one of its units or spent the money meanwhile.
+        """
         units, price = [u["id"] for u in body["units"]], sum(u.get("cost", 1.0) for u in body["units"])
+        own: list[int] = []
 
         def decide(new: list[Event]) -> list[Draft]:
             state = self._advance(new)
-            if state.closed.intersection(units) or not self.settings.pays(state.spent + price):
-                return []
-            return [Draft("asked", body | {"round": len(state.rounds) + 1})]
+            taken = state.closed.intersection(units) or not self.settings.pays(state.spent + price)
+            own[:] = [] if taken else [len(state.rounds) + 1]
+            return [Draft("asked", body | {"round": number}) for number in own]
 
-        before = len(self._state.rounds)
         self._append(decide)
-        return len(self._state.rounds) > before and self._state.rounds[-1]["units"] == body["units"]
+        return own[0] if own else None
 
     def pending(self) -> Any:
         """Return the units asked for whose outcome is still to come, as :meth:`ask` returned them."""

@@ -188,6 +188,12 @@ def _covariate_names(
 def _known_outcomes(table: pa.Table, settings: Settings, units: Units) -> dict[str, float]:
     """Return the outcomes that the table has already, by id."""
     if settings.outcome not in table.column_names:
+        meant = [n for n in table.column_names if n.strip().lower() == settings.outcome.strip().lower()]
+        if meant:
+            raise InputError(
+                f"there is no column {settings.outcome!r} for the outcome, but one {meant[0]!r}: if that is it, write "
+                "it so; if not, rename one of them."
+            )
         return {}
     values = to_numbers(column(table, settings.outcome, "outcome"), settings.outcome)
     known = np.flatnonzero(~np.isnan(values))

@@ -231,6 +231,8 @@ class _Study:
         settings, rows = prepared.settings, np.arange(len(prepared))
         if settings.weight is not None:
             raise InputError("errors in a simulation are those of everyone: leave out the weight.")
+        if settings.outcome_type == "binary":
+            raise InputError("outcomes of a simulation are continuous: leave out outcome_type='binary'.")
         if len(rows) > _MOST_UNITS:
             drawn = generator(settings.seed, "simulate").choice(len(rows), size=_MOST_UNITS, replace=False)
             rows = np.sort(drawn)

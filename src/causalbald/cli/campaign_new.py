@@ -124,10 +124,10 @@ def _show(prepared: Preparation, found: _Found, name: str) -> None:
     """Print for people what was found, before any money is spent."""
     from causalbald.diagnostics import support_lines
 
-    names, sizes = prepared.settings.arm_names, found.support.arm_sizes
+    names, sizes, outcome = prepared.settings.arm_names, found.support.arm_sizes, prepared.settings.outcome
     say(
         f"{name}: {len(prepared):,} people, {sizes[1]:,} with {names[1]!r} and {sizes[0]:,} with the control, "
-        f"{names[0]!r}. {len(prepared.outcomes):,} outcomes are known already."
+        f"{names[0]!r}. {len(prepared.outcomes):,} outcomes ({outcome!r}) are known already."
     )
     draw_table([asdict(d) for d in prepared.described], stderr)
     _title(f"Can the arms be compared? Estimated probability of {names[1]!r}, given the columns above")

@@ -39,7 +39,7 @@ def run(
     model: Annotated[Names, typer.Option(help="Model.")] = None,
     acquisition: Annotated[Names, typer.Option(help="Acquisition function.")] = None,
     track: Annotated[Names, typer.Option(help="paid: every outcome counts; paper: free validation outcomes.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Such as 0-19, or 0,3,7-9.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Which ones, such as 0-19, or 0,3,7-9; 2 is seed 2 alone.")] = None,
     warm_start: Annotated[int | None, typer.Option(help="Units measured at random at first.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Units chosen at a time.")] = None,
     steps: Annotated[int | None, typer.Option(help="How often units are chosen.")] = None,
@@ -149,7 +149,7 @@ def status(
 @app.command(epilog="Example: causalbald table runs/quick --baseline random --markdown")
 def table(
     folders: Folders,
-    baseline: Annotated[str, typer.Option(help="Acquisition function to compare with, paired by seed.")] = "random",
+    baseline: Annotated[str | None, typer.Option(help="Method to compare with, by seed; default: random.")] = None,
     error: Annotated[str, typer.Option(help="pehe, ate_error, policy_regret, coverage95, overlap_share, ...")] = "pehe",
     labels: Annotated[int | None, typer.Option(help="Judge at this many labels; default: the most there are.")] = None,
     target: Annotated[float | None, typer.Option(help="Error to reach; default: the baseline's at the end.")] = None,
@@ -176,7 +176,12 @@ def table(
     if trials:
         rows = found if timings else found.drop(columns=["seconds_fit", "seconds_score"])
     else:
-        rows = summarise(found, baseline=baseline, error=error, labels=labels, target=target, timings=timings)
+        if baseline is not None and baseline not in set(found["acquisition"]):
+            there = ", ".join(map(repr, found["acquisition"].unique()))
+            raise InputError(f"no trials of {baseline!r} to compare with. There are those of {there}.")
+        rows = summarise(
+            found, baseline=baseline or "random", error=error, labels=labels, target=target, timings=timings
+        )
         rows = rows if as_json or as_csv else _needed_in_words(rows)
     rows = _columns(rows, columns)
     if as_csv:
@@ -255,7 +260,8 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
 def pack(folder: Folder) -> None:
     """Turn the single files of finished trials into a few small CSV tables, to be kept under version control.
 
-    The folder stays what it was: it can be read, and `causalbald run` goes on with it.
+    Tables read the same, to five digits, and `causalbald run` goes on with the folder. Whom a trial acquired, from
+    which some figures are drawn, is kept for the first seed only.
     """
     from causalbald.experiments import Store
 

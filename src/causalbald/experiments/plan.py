@@ -27,6 +27,8 @@ class Settings:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+# The numbers among them, and how small they may be.
+_NUMBERS = {"warm_start": 2, "batch_size": 1, "steps": 0}
 # The paper's table of settings. IHDP's last fit has the whole pool.
 PAPER = {
     "synthetic": Settings(10, 10, 30),
@@ -97,14 +99,17 @@ class Plan:
             model_options=self.model_options.get(model, {}),
         )
 
-    def settings_of(self, dataset: str) -> Settings:
-        """Return how a data set is studied."""
+    def settings_of(self, dataset: str, **given: Any) -> Settings:
+        """Return how a data set is studied, with what is ``given`` in place of what the plan says."""
         found = self.settings.get(dataset) or PAPER.get(dataset)
-        if found is None:
+        if found is not None:
+            return replace(found, **given)
+        if not given.keys() >= {*_NUMBERS}:
             raise InputError(
-                f"no settings for data set {dataset!r}: add [settings.{dataset}] with warm_start, batch_size and steps."
+                f"no settings for data set {dataset!r}: give --warm-start, --batch-size and --steps, or "
+                f"[settings.{dataset}] with warm_start, batch_size and steps in a file."
             )
-        return found
+        return Settings(**given)
 
     def only(self, **names: tuple[str, ...]) -> Plan | None:
         """Return the part with these ``datasets``, ``models`` or ``tracks``; None if there is none."""
@@ -114,7 +119,7 @@ class Plan:
     def changed(self, **settings: Any) -> Plan:
         """Return the plan with warm_start, batch_size or steps replaced in the settings of every data set."""
         given = {k: v for k, v in settings.items() if v is not None}
-        return replace(self, settings={d: replace(self.settings_of(d), **given) for d in self.datasets})
+        return replace(self, settings={d: self.settings_of(d, **given) for d in self.datasets})
 
     def _check(self) -> None:
         """Fail before the first trial, not in the middle of the night."""
@@ -129,7 +134,7 @@ class Plan:
             data.base.check_options(dataset, [])
             settings = self.settings_of(dataset)
             data.base.check_options(dataset, settings.options)
-            for name, least in (("warm_start", 2), ("batch_size", 1), ("steps", 0)):
+            for name, least in _NUMBERS.items():
                 check_int(getattr(settings, name), f"{name} of {dataset}", low=least)
         for model in self.models:
             models.make_model(model, **self.model_options.get(model, {}))
@@ -212,17 +217,30 @@ def plan_of(content: dict[str, Any], source: str = "the plan") -> Plan:
             values[name] = _texts(values[name], f"{name} in {source}")
     if "seeds" in values:
         values["seeds"] = parse_seeds(values["seeds"])
+    plan = Plan(**{**values, "settings": {}})
     names = [f.name for f in fields(Settings)]
-    settings = {}
-    for dataset, given in values.get("settings", {}).items():
+    settings = _tables(values.get("settings", {}), plan.datasets, "settings", source)
+    for dataset, given in settings.items():
         _known(given, names, f"settings.{dataset} in {source}")
-        settings[dataset] = _settings(dataset, given)
-    return Plan(**{**values, "settings": settings})
+        _tables({"options": given.get("options", {})}, ["options"], f"settings.{dataset}", source)
+    _tables(plan.model_options, plan.models, "model_options", source)
+    return replace(plan, settings={dataset: _settings(dataset, given) for dataset, given in settings.items()})
+
+
+def _tables(given: Any, names: Sequence[str], what: str, source: str) -> dict[str, dict[str, Any]]:
+    """Return tables by name, if they are tables, of names that the plan has."""
+    if not isinstance(given, dict):
+        raise InputError(f"{what} in {source} must be a table, [{what}.NAME], got {given!r}.")
+    _known(given, list(names), f"{what} in {source}")
+    for name, table in given.items():
+        if not isinstance(table, dict):
+            raise InputError(f"{what}.{name} in {source} must be a table, [{what}.{name}], got {table!r}.")
+    return given
 
 
 def _settings(dataset: str, given: dict[str, Any]) -> Settings:
     default = PAPER.get(dataset)
-    missing = [name for name in ("warm_start", "batch_size", "steps") if name not in given]
+    missing = [name for name in _NUMBERS if name not in given]
     if default is None and missing:
         raise InputError(f"settings.{dataset} lacks {missing[0]!r}.")
     return Settings(**given) if default is None else replace(default, **given)

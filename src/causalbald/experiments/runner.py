@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -16,6 +16,7 @@ import pandas as pd
 from causalbald import acquisition as acq
 from causalbald._typing import Array
 from causalbald._validation import check_choice, check_int
+from causalbald.errors import InputError
 from causalbald.experiments.packed import named_table
 from causalbald.experiments.spec import TrialSpec
 from causalbald.experiments.store import Store
@@ -68,8 +69,9 @@ def run(
     check_int(workers, "workers", low=1)
     check_choice(backend, "backend", ("local", "ray"))
     plan = list({spec.key: spec for spec in specs}.values())
-    store = Store(folder).open()
-    store.plan(plan)
+    store = Store(folder)
+    _check_beside(store, plan)
+    store.open().plan(plan)
     left = [spec for spec in plan if not store.is_done(spec)]
     outcome = Outcome(skipped=len(plan) - len(left))
     bar = _Bar(plan, left, store, progress)
@@ -78,6 +80,20 @@ def run(
         with pool:
             _run_all(pool, left, store, outcome, bar)
     return outcome
+
+
+def _check_beside(store: Store, plan: list[TrialSpec]) -> None:
+    """Refuse trials that tables could not tell from those that the folder has already."""
+    done = {tuple(spec.names.values()): spec for spec in store.planned() if store.is_done(spec)}
+    for spec in plan:
+        other = done.get(tuple(spec.names.values()), spec)
+        if other != spec:
+            own, theirs = asdict(spec), asdict(other)
+            changed = "; ".join(f"{k} {theirs[k]!r}, now {own[k]!r}" for k in own if own[k] != theirs[k])
+            raise InputError(
+                f"{str(store.folder)!r} has a trial of {spec} already, with other settings ({changed}). Tables could "
+                "not tell them apart: choose another folder."
+            )
 
 
 def _run_all(pool: Pool, left: list[TrialSpec], store: Store, outcome: Outcome, bar: _Bar) -> None:
