@@ -117,6 +117,7 @@ BAD_POOLS: dict[str, tuple[Change, dict[str, Any], str]] = {
     "seed negative": (same, {"seed": -1}, "seed must be an integer"),
     "model unknown": (same, {"model": "forest"}, "unknown model 'forest'"),
     "acquisition unknown": (same, {"acquisition": "mu-rho"}, "unknown acquisition 'mu-rho'"),
+    "outcome in another case": (put("cd4", 7.0), {"outcome": "CD4"}, "no column 'CD4' for the outcome, but one 'cd4'"),
     "outcome type unknown": (same, {"outcome_type": "count"}, "outcome_type must be one of"),
     "empty table": (lambda f: f.iloc[:0], {}, "no rows"),
 }
@@ -137,7 +138,7 @@ BAD_RESULTS: dict[str, tuple[Any, str]] = {
     "id unknown": (pd.DataFrame({"patient": ["p001", "x"], "cd4": [1.0, 2.0]}), "1 of 2 ids are not in the pool.*'x'"),
     "id repeated": (pd.DataFrame({"patient": ["p001", "p001"], "cd4": [1.0, 2.0]}), "more than once.*'p001'"),
     "id missing": (pd.DataFrame({"patient": ["p001", None], "cd4": [1.0, 2.0]}), "without an id"),
-    "outcome of text": (pd.DataFrame({"patient": ["p001"], "cd4": ["high"]}), "row 1 has 'high'"),
+    "outcome of text": (pd.DataFrame({"patient": ["p001"], "cd4": ["high"]}), "the row of 'p001' has 'high'"),
     "outcome infinite": (pd.DataFrame({"patient": ["p001"], "cd4": [np.inf]}), "infinite"),
     "nothing filled in": (pd.DataFrame({"patient": ["p001"], "cd4": [np.nan]}), "no outcome in column 'cd4'"),
     "no rows": (pd.DataFrame({"patient": pd.Series([], dtype=str), "cd4": pd.Series([], dtype=float)}), "no outcome"),
@@ -215,6 +216,20 @@ def test_files_that_are_no_export(tmp_path: Path, content: str, said: str) -> No
     assert [p.name for p in tmp_path.iterdir()] == ["study.jsonl"]
 
 
+def test_an_export_replaces_nothing_but_an_export(study_file: Path, tmp_path: Path) -> None:
+    unchanged(study_file, lambda c: c.export(study_file), r"study\.db' exists and is no exported campaign")
+    (tmp_path / "notes.txt").write_text("weeks of work")
+    (tmp_path / "folder").mkdir()
+    unchanged(study_file, lambda c: c.export(tmp_path / "notes.txt"), "choose another name")
+    unchanged(study_file, lambda c: c.export(tmp_path / "folder"), "choose another name")
+    assert (tmp_path / "notes.txt").read_text() == "weeks of work"
+    with Campaign(study_file) as campaign:
+        campaign.export(tmp_path / "study.jsonl")
+        first = (tmp_path / "study.jsonl").read_bytes()
+        campaign.export(tmp_path / "study.jsonl")
+    assert (tmp_path / "study.jsonl").read_bytes() == first
+
+
 @pytest.mark.parametrize("keep", [0.2, 0.6, 0.95])
 def test_an_export_cut_short_creates_nothing(tmp_path: Path, study_file: Path, keep: float) -> None:
     with Campaign(study_file) as campaign:
@@ -228,6 +243,21 @@ def test_an_export_cut_short_creates_nothing(tmp_path: Path, study_file: Path, k
 
 def test_an_existing_campaign_is_not_overwritten(study_file: Path) -> None:
     unchanged(study_file, lambda _: new_campaign(STUDY, study_file), "already")
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("50", r"'50'\. Did you mean '050'\? A spreadsheet drops leading zeros\. Ids are those of"),
+        ("0", r"Did you mean '000'\?"),
+        ("350", r"for example '350'\. Ids are those of column 'patient'"),
+    ],
+)
+def test_an_id_of_digits_is_never_taken_for_one_that_looks_alike(told: str, said: str) -> None:
+    study = people(160)
+    campaign = new_campaign(study.assign(patient=[f"{k:03d}" for k in range(160)]))
+    with pytest.raises(InputError, match=said):
+        campaign.tell({told: 1.0})
 
 
 STRANGE = [

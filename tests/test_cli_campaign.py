@@ -96,7 +96,7 @@ def test_new_shows_what_it_found_before_it_creates_anything(folder: Path) -> Non
     options = ["--pool", "leaky.csv", *ROLES, "--exclude", "name", "--categorical", "race"]
     text = said("new", "other.db", *options, "--dry-run", "--picture", "overlap.svg")
     assert "60 people" in text
-    assert "3 outcomes are known already" in text
+    assert "3 outcomes ('cd4') are known already" in text
     assert "3 categories: " in text
     assert "P(drug)" in text
     assert "outside" in text
@@ -176,6 +176,55 @@ def test_a_form_that_was_filled_in_and_not_told_is_not_lost(folder: Path) -> Non
     run("tell", "study.db", "second.csv")
     run("ask", "study.db", "-n", "2", "-o", "second.csv")
     assert len(pd.read_csv("second.csv")) == 2
+
+
+def test_a_form_that_could_not_be_told_is_not_lost_either(folder: Path) -> None:
+    form = pd.read_csv("second.csv", dtype=str)
+    form.assign(cd4=["<0.5", "2.5", ""]).to_csv("second.csv", index=False)
+    with pytest.raises(InputError, match=f"the row of '{form['patient'][0]}' has '<0.5'"):
+        run("tell", "study.db", "second.csv")
+    before = Path("second.csv").read_text()
+    for command in (["ask", "-n", "2"], ["pending"]):
+        with pytest.raises(InputError, match="holds 2 outcomes that were not told"):
+            run(command[0], "study.db", *command[1:], "-o", "second.csv")
+    Path("second.csv").write_text("patient,cd4\n1,12,5\n")
+    with pytest.raises(InputError, match="may hold outcomes: choose another --output"):
+        run("ask", "study.db", "-n", "2", "-o", "second.csv")
+    Path("second.csv").write_text(before)
+    assert len(rows(run("pending", "study.db"))) == 3
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_form_may_be_filled_in_with_decimal_commas(folder: Path, separator: str) -> None:
+    form = pd.read_csv("second.csv", dtype=str).assign(cd4=["12,3", "7", ""])
+    form.to_csv("second.csv", index=False, sep=separator)
+    assert json.loads(run("tell", "study.db", "second.csv", "--json"))["new"] == 2
+    told = [r["value"] for r in rows(run("history", "study.db"))[-2:]]
+    assert told == ["12.3", "7.0"]
+
+
+def test_a_form_in_excel_may_mix_text_and_numbers(folder: Path) -> None:
+    form = pd.read_csv("second.csv").assign(cd4=pd.Series(["12,5", 7, 8.25], dtype=object))
+    form.to_excel("second.xlsx", index=False)
+    with pytest.raises(InputError, match=f"column 'cd4' must hold numbers, but .*'{form['patient'][0]}' has '12,5'"):
+        run("tell", "study.db", "second.xlsx")
+    form.assign(cd4=pd.Series(["12,5", 7, None], dtype=object)).to_excel("second.xlsx", index=False)
+    assert json.loads(run("tell", "study.db", "second.xlsx", "--json"))["new"] == 2
+
+
+def test_a_pool_in_excel_may_have_a_number_among_words(folder: Path) -> None:
+    pool = pd.read_csv("patients.csv").astype({"sex": object})
+    pool.loc[0, "sex"] = 7
+    pool.to_excel("patients.xlsx", index=False)
+    found = json.loads(run("new", "other.db", "--pool", "patients.xlsx", *ROLES, "--json"))
+    assert next(c["note"] for c in found["columns"] if c["column"] == "sex").startswith("3 categories")
+
+
+def test_a_batch_smaller_than_asked_for_says_why(folder: Path) -> None:
+    run("new", "poor.db", *NEW, "--budget", "3")
+    assert "The budget pays for 3 of the 5 people asked for." in said("ask", "poor.db", "-n", "5", "--dry-run")
+    assert "The budget pays for 3 of the 5 people asked for. Round 1: 3 people" in said("ask", "poor.db", "-n", "5")
+    assert "pays" not in said("ask", "study.db", "-n", "2")
 
 
 def test_a_dry_run_changes_nothing(folder: Path) -> None:

@@ -287,6 +287,15 @@ def test_nothing_is_written_into_the_pool_or_over_outcomes(tables: tuple[Path, P
     with pytest.raises(InputError, match="holds 2 outcomes: give it to --measured and choose another --output"):
         run("choose", folder, *asked, batch, "-n", 4)
     assert batch.read_text() == filled
+    pd.read_csv(batch).assign(outcome=["<0.5", "2", "3", ""]).to_csv(batch, index=False)
+    with pytest.raises(InputError, match="holds 3 outcomes"):
+        run("choose", folder, *asked, batch, "-n", 4)
+    batch.write_text("person,outcome\n1,2,5\n")
+    with pytest.raises(InputError, match="may hold outcomes: choose another --output"):
+        run("choose", folder, *asked, batch, "-n", 4)
+    batch.write_text("")
+    run("choose", folder, *asked, batch, "-n", 4)
+    assert batch.read_text() == empty
     assert [p.name for p in folder.iterdir()] == ["a.parquet"]
 
 

@@ -81,6 +81,19 @@ def test_parquet_and_excel(tmp_path: Path) -> None:
     assert read_table(tmp_path / "t.xlsx", text=["id"]).data.to_pylist() == ROWS
 
 
+def test_columns_of_several_kinds_in_excel_are_text(tmp_path: Path) -> None:
+    day = pd.Timestamp("2024-05-01")
+    mixed = {"id": [7, "p8", 9], "a": ["12,5", 7, None], "b": [7, "x", 2.5], "day": [day, None, day], "n": [1, None, 3]}
+    pd.DataFrame(mixed, dtype=object).to_excel(tmp_path / "t.xlsx", index=False)
+    for text in ([], ["id"]):
+        table = read_table(tmp_path / "t.xlsx", text=text).data
+        assert table["id"].to_pylist() == ["7", "p8", "9"]
+        assert table["a"].to_pylist() == ["12,5", "7", None]
+        assert table["b"].to_pylist() == ["7", "x", "2.5"]
+        assert table["day"].to_pylist() == [day, None, day]
+        assert table["n"].to_pylist() == [1.0, None, 3.0]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -205,6 +218,42 @@ def test_values_that_are_no_numbers_are_named_with_their_row() -> None:
         to_numbers(pa.chunked_array([["1", "high"]]), "cd4")
     with pytest.raises(InputError, match="infinite value in row 1"):
         to_numbers(pa.chunked_array([[float("inf")]]), "cd4")
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["12,3", " 7 ", "-0,5", None, ""], [12.3, 7.0, -0.5, np.nan, np.nan]),
+        (["1,234", "1,5"], [1.234, 1.5]),
+        (["0,123", "1,2E-3"], [0.123, 0.0012]),
+        (["12.3", " "], [12.3, np.nan]),
+    ],
+)
+def test_a_column_of_text_may_have_decimal_commas(cells: list[str | None], expected: list[float]) -> None:
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        values = pa.chunked_array([pa.array(cells[:1], kind), pa.array(cells[1:], kind)])
+        np.testing.assert_array_equal(to_numbers(values, "cd4"), expected)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["950", None, "1,234"], r"'cd4' has '1,234' in row 3, which may mean 1\.234 or 1234"),
+        (["12,5", "8.25"], "row 1 has '12,5'"),
+        (["1,5", "1,234,567"], "row 2 has '1,234,567'"),
+        (["1,5", "<0,5"], "row 2 has '<0,5'"),
+        (["1,5", "<0.5"], "row 2 has '<0.5'"),
+        (["a,b"], "row 1 has 'a,b'"),
+    ],
+)
+def test_commas_that_may_mean_something_else_are_refused(cells: list[str | None], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        to_numbers(pa.chunked_array([cells]), "cd4")
+
+
+def test_covariates_are_read_in_parts_and_so_take_no_decimal_commas() -> None:
+    with pytest.raises(InputError, match="row 1 has '12,5'"):
+        find_columns(pa.table({"dose": ["12,5", "1,5"]}), ["dose"], {"dose": "numeric"})
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from causalbald._typing import Array
 from causalbald.campaign.tables import column as get_column
+from causalbald.campaign.units import is_text
 from causalbald.errors import InputError
 
 Kind = Literal["numeric", "categorical"]
@@ -23,13 +24,17 @@ _RARE = 5  # a category with fewer units than this is pooled with the other rare
 _MOSTLY = 0.8
 _DATE = re.compile(r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$")
 _LOOK_AT = 2000
+_WITH_COMMA = r"^[+-]?\d+,\d+([eE][+-]?\d+)?$"
+_WITH_POINT = r"^[+-]?\d*\.\d"
+_THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 
 
 class CellError(InputError):
-    """A cell cannot be used; ``row`` counts from 0 in the values that were looked at."""
+    """A cell cannot be used; ``row`` counts from 0 in the values that were looked at, ``who`` says it better."""
 
-    def __init__(self, column: str, row: int, problem: str) -> None:
-        super().__init__(f"column {column!r} {problem.format(row=f'row {row + 1}')}: correct it or leave it empty.")
+    def __init__(self, column: str, row: int, problem: str, who: str | None = None) -> None:
+        where = f"row {row + 1}" if who is None else f"the row of {who!r}"
+        super().__init__(f"column {column!r} {problem.format(row=where)}: correct it or leave it empty.")
         self.column, self.row, self.problem = column, row, problem
 
 
@@ -58,7 +63,7 @@ class Column:
     def encode(self, values: pa.ChunkedArray) -> Array:
         """Return (N, features) numbers."""
         if self.kind == "numeric":
-            number = to_numbers(values, self.name)
+            number = _numbers(values, self.name)
             missing = np.isnan(number)
             filled = np.where(missing, self.fill, number)
             return np.column_stack([filled, missing]) if self.indicator else filled[:, None]
@@ -135,7 +140,27 @@ def feature_names(columns: Iterable[Column]) -> list[str]:
 
 
 def to_numbers(values: pa.ChunkedArray, name: str) -> Array:
-    """Return a column as floats, missing ones as NaN."""
+    """Return a column as floats, missing ones as NaN. Text is read with decimal commas where it has no others."""
+    return _numbers(_with_points(values, name) if is_text(values.type) else values, name)
+
+
+def _with_points(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return text with points for decimal commas, unless numbers have points as well; blank cells are missing."""
+    text = pc.utf8_trim_whitespace(pc.cast(values, pa.string()))
+    text = pc.if_else(pc.equal(text, ""), None, text)
+    commas = pc.fill_null(pc.match_substring_regex(text, _WITH_COMMA), False)
+    if not pc.any(commas).as_py() or pc.any(pc.match_substring_regex(text, _WITH_POINT)).as_py():
+        return text
+    if pc.all(pc.match_substring_regex(text.filter(commas), _THOUSANDS)).as_py():
+        row = pc.index(commas, True).as_py()
+        shown = text[row].as_py()
+        meant = f"{shown.replace(',', '.')} or {shown.replace(',', '')}"
+        raise CellError(name, row, f"has {shown!r} in {{row}}, which may mean {meant} (write one of these)")
+    return pc.if_else(commas, pc.replace_substring(text, ",", "."), text)
+
+
+def _numbers(values: pa.ChunkedArray, name: str) -> Array:
+    # Covariates come here directly: they are read in parts, and commas in one part may look like thousands.
     try:
         number = np.array(pc.cast(values, pa.float64()).to_numpy(), dtype=np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -169,7 +194,7 @@ def _kind(values: pa.ChunkedArray) -> tuple[str, str]:
         return "refused", "dates: use an age or a number of days instead"
     if pa.types.is_null(kind):
         return "dropped", "all values are missing"
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+    if not is_text(kind):
         return "refused", f"a {kind} is neither a number nor a category"
     return _kind_of_text(known, constant_possible=values.null_count == 0)
 
@@ -191,7 +216,7 @@ def _kind_of_text(known: pa.ChunkedArray, *, constant_possible: bool) -> tuple[s
 
 
 def _numeric(name: str, values: pa.ChunkedArray, missing: int) -> Column:
-    number = to_numbers(values, name)
+    number = _numbers(values, name)
     known = number[~np.isnan(number)]
     fill = float(np.median(known)) if len(known) else 0.0
     return Column(name, "numeric", fill=fill, indicator=missing > 0)

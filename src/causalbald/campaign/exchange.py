@@ -19,12 +19,15 @@ from causalbald.campaign.units import Units
 from causalbald.errors import InputError, StorageError
 
 FORMAT = 1
+_BEGINNING = b'{"format": "causalbald campaign"'
 
 
 def write(storage: Storage, rows: int, path: Path) -> None:
-    """Write all parts and events; the file appears when it is whole."""
+    """Write all parts and events; the file appears when it is whole. Of existing files only an export is replaced."""
     if not path.parent.is_dir():
         raise InputError(f"folder {str(path.parent)!r} does not exist: create it first.")
+    if path.exists() and not _is_export(path):
+        raise InputError(f"{str(path)!r} exists and is no exported campaign: choose another name, or delete it first.")
     with replacing(path) as beside, beside.open("w", encoding="utf-8") as file:
         events = storage.events()
         head = {"format": "causalbald campaign", "version": FORMAT, "events": len(events)}
@@ -87,6 +90,13 @@ def _rows(event: Event) -> Iterator[tuple[int, str, str, str | None, float | Non
             yield *head, unit, None, body["reason"]
     else:
         yield *head, None, None, f"{body['rows']} people"
+
+
+def _is_export(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_BEGINNING)) == _BEGINNING
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -135,6 +135,10 @@ def _read_excel(path: Path, text: Sequence[str]) -> pa.Table:
 
     try:
         frame = pd.read_excel(path, dtype=dict.fromkeys(text, str))
+        for name in frame.columns:
+            # Arrow has no columns of several kinds; as text they are checked like those of a CSV file.
+            if pd.api.types.infer_dtype(frame[name]).startswith("mixed"):
+                frame[name] = frame[name].map(str, na_action="ignore")
         return pa.Table.from_pandas(frame, preserve_index=False)
     except ImportError:
         raise InputError("Excel files need openpyxl: pip install 'causalbald[excel]', or save as CSV.") from None

@@ -42,7 +42,7 @@ def written(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """Return whole numbers or text as text."""
     if pa.types.is_floating(values.type):
         values = _whole(values, name)
-    if not (pa.types.is_integer(values.type) or _is_text(values.type)):
+    if not (pa.types.is_integer(values.type) or is_text(values.type)):
         raise InputError(f"ids in column {name!r} must be whole numbers or text, not {values.type}.")
     return pc.cast(values, pa.string())
 
@@ -68,11 +68,9 @@ class Units:
         found[hits.drop_null().to_numpy(zero_copy_only=False)] = where
         if (found < 0).any():
             unknown = distinct.take(pa.array(np.flatnonzero(found < 0))).to_pylist()
-            close = get_close_matches(unknown[0], self._values.slice(0, _LOOK_AT).to_pylist(), n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
             raise InputError(
-                f"{len(unknown)} of {len(wanted)} ids are not in the pool, for example {unknown[0]!r}.{hint} "
-                f"Ids are those of column {self.name!r}."
+                f"{len(unknown)} of {len(wanted)} ids are not in the pool, for example {unknown[0]!r}."
+                f"{self._meant(unknown[0])} Ids are those of column {self.name!r}."
             )
         order: Positions = found[pc.index_in(wanted, value_set=distinct).to_numpy(zero_copy_only=False)]
         return order
@@ -92,6 +90,16 @@ class Units:
         """Whether the ids are whole numbers, written in the usual way."""
         return bool(pc.all(pc.match_substring_regex(self.text, _WHOLE)).as_py())
 
+    def _meant(self, unknown: str) -> str:
+        """Say who may be meant by an id; a number that only looks alike is somebody else."""
+        if unknown.isdecimal():
+            same = pc.equal(pc.utf8_ltrim(self._values, "0"), unknown.lstrip("0"))
+            place = pc.index(same, True).as_py()
+            found = "" if place < 0 else self._values[place].as_py()
+            return f" Did you mean {found!r}? A spreadsheet drops leading zeros." if found else ""
+        close = get_close_matches(unknown, self._values.slice(0, _LOOK_AT).to_pylist(), n=1)
+        return f" Did you mean {close[0]!r}?" if close else ""
+
     @cached_property
     def _values(self) -> pa.Array:
         combined = self.text.combine_chunks() if isinstance(self.text, pa.ChunkedArray) else self.text
@@ -105,7 +113,8 @@ def canonical(value: Any) -> str:
     return str(value)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this kind holds text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 

@@ -18,6 +18,7 @@ from causalbald.cli.campaign_options import (
     Output,
     Study,
     check_output,
+    filled_in,
     hand_over,
     interval,
     needs_no_pandas,
@@ -71,6 +72,8 @@ def ask(
             batch = campaign.ask(n, budget=budget, dry_run=dry_run)
         _hand_over_batch(campaign, batch, output, as_json=as_json)
         rounds = len(campaign.state.rounds)
+    if n is not None and batch.num_rows < n:
+        say(f"The budget pays for {batch.num_rows} of the {n} people asked for.")
     outcome, quoted = campaign.settings.outcome, shlex.quote(study)
     if dry_run:
         say(f"{batch.num_rows} people would be asked for; nothing is recorded.")
@@ -90,11 +93,10 @@ def _keep_untold(campaign: Campaign, output: Path | None) -> None:
     if output is None or not output.is_file():
         return
     try:
-        filled_in = outcomes_of(output, campaign.settings, campaign.pool.units).values
+        found = outcomes_of(output, campaign.settings, campaign.pool.units).values
+        untold = sum(campaign.state.outcomes.get(unit) != value for unit, value in found.items())
     except InputError:
-        return
-    known = campaign.state.outcomes
-    untold = sum(known.get(unit) != value for unit, value in filled_in.items())
+        untold = filled_in(output, campaign.settings.outcome)
     if untold:
         raise InputError(
             f"{str(output)!r} holds {untold} outcomes that were not told: tell them first, or choose another name."

@@ -90,6 +90,25 @@ def check_output(output: Path | None) -> None:
         raise InputError(f"cannot write {output.name!r}: choose a name that ends with .csv or .parquet.")
 
 
+def filled_in(path: Path, outcome: str) -> int:
+    """Return how many cells of a batch that was written earlier hold something by now; 0 if it has no such column.
+
+    Outcomes that cannot be used yet, such as ``<0.5``, count: somebody has measured them.
+    """
+    from causalbald.campaign.tables import read_table
+
+    if not path.stat().st_size:
+        return 0
+    try:
+        found = read_table(path).data
+    except InputError as error:
+        raise InputError(
+            f"{str(path)!r} exists and may hold outcomes: choose another --output, or delete it. {error}"
+        ) from None
+    cells = found[outcome].to_pylist() if outcome in found.column_names else []
+    return sum(cell is not None and cell == cell and bool(str(cell).strip()) for cell in cells)
+
+
 def hand_over(
     table: pa.Table,
     output: Path | None,

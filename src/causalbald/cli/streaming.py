@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causalbald.cli import campaign_table as table
-from causalbald.cli.campaign_options import Json, check_output
+from causalbald.cli.campaign_options import Json, check_output, filled_in
 from causalbald.cli.output import busy, check_folder, print_json, print_table, progress_bar, say, write_table
 from causalbald.errors import InputError
 
@@ -187,24 +187,10 @@ def _protect(output: Path | None, given: Mapping[str, Any]) -> None:
     target = output.resolve()
     if target in [p.resolve() for p in given["measured"]] or given["pool"].resolve() in (target, *target.parents):
         raise InputError(f"{str(output)!r} is read by this command, or lies in the pool: choose another --output.")
-    if target.is_file() and (count := _filled_in(target, given["id_"], given["outcome"])):
+    if target.is_file() and (count := filled_in(target, given["outcome"])):
         raise InputError(
             f"{str(output)!r} holds {count} outcomes: give it to --measured and choose another --output, or delete it."
         )
-
-
-def _filled_in(path: Path, id_: str, outcome: str) -> int:
-    """Return how many outcomes a batch that was written earlier holds by now; 0 if it is no batch."""
-    import numpy as np
-
-    from causalbald.campaign.columns import to_numbers
-    from causalbald.campaign.tables import read_table
-
-    try:
-        found = read_table(path, text=[id_]).data
-        return int((~np.isnan(to_numbers(found[outcome], outcome))).sum())
-    except (InputError, KeyError):
-        return 0
 
 
 def _round(given: Mapping[str, Any]) -> Round:
