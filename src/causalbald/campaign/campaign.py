@@ -202,10 +202,7 @@ class Campaign:
                 return self._frame(batch_table(self.settings, self.pool.units, [self._state.rounds[number - 1]]))
 
     def _record(self, body: dict[str, Any]) -> int | None:
-        """Record a batch and return the number of its round.
-
-        None if others have asked for, or measured, one of its units or spent the money meanwhile.
-        """
+        """Record a batch and return its round; None if others have taken one of its units or the money meanwhile."""
         units, price = [u["id"] for u in body["units"]], sum(u.get("cost", 1.0) for u in body["units"])
         own: list[int] = []
 
