@@ -189,6 +189,19 @@ def test_dropout_leaves_equal_images_equal_where_images_are_compared(compares: b
     assert abs(float((kept == 0).float().mean()) - 0.3) < 0.03
 
 
+def test_kernels_fixed_for_many_images_are_those_of_each_batch_and_forgotten_after() -> None:
+    torch.manual_seed(0)
+    architecture = Architecture(64, 2, -1.0, 0.3, 0.5)
+    encoder = ConvolutionalEncoder((1, 8, 8), architecture, activate_output=True).eval()
+    images = torch.randn(40, 1, 8, 8)
+    for _ in range(2):
+        one_by_one = torch.cat([encoder(image[None]) for image in images]).detach()
+        with torch.no_grad():
+            torch.testing.assert_close(encoder(images), one_by_one)
+            encoder.stem.weight.mul_(3.0)
+            encoder.blocks[1].second.weight.add_(0.1)  # type: ignore[union-attr,operator]
+
+
 @pytest.mark.parametrize(
     ("name", "peer"),
     [("rbf", RBF()), ("matern12", Matern(nu=0.5)), ("matern32", Matern(nu=1.5)), ("matern52", Matern(nu=2.5))],

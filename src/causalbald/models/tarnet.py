@@ -29,7 +29,7 @@ class TarnetEnsemble(DeepEstimator):
     the bought ones that this member does not train on. The members' expected outcomes are the posterior draws;
     ``noise`` is the variance of the mixtures. Binary outcomes get a probit head. With one covariate the treatment
     is a second input of a single network, as in the paper. The preset ``cmnist`` takes batches of 64, not of the
-    original's 200, and looks more often whether to stop.
+    original's 200, and looks more often whether to stop; ``ihdp`` waits for a better look less long.
 
     Parameters
     ----------
@@ -63,7 +63,14 @@ class TarnetEnsemble(DeepEstimator):
     network_: Tarnet | TreatmentAsInput
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "synthetic": {"hidden": 100, "dropout": 0.0, "depth": 4, "spectral_norm": 12.0, "negative_slope": 0.0},
-        "ihdp": {"hidden": 400, "dropout": 0.15, "depth": 3, "spectral_norm": 0.95, "negative_slope": -1.0},
+        "ihdp": {
+            "hidden": 400,
+            "dropout": 0.15,
+            "depth": 3,
+            "spectral_norm": 0.95,
+            "negative_slope": -1.0,
+            "patience": 4,
+        },
         "cmnist": {
             "hidden": 100,
             "dropout": 0.1,

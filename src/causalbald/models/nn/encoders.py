@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from causalbald.errors import InputError
-from causalbald.models.nn.layers import Convolution, Dense, activation
+from causalbald.models.nn.layers import Convolution, Dense, activation, fixed_kernels
 from causalbald.models.nn.streams import Streams
+
+# Images passed through all layers at a time, so that what one layer gives the next is still in the cache.
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,12 @@ class ConvolutionalEncoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features of images x (n, channels, H, W)."""
+        if self.training or torch.is_grad_enabled():
+            return self._features(x)
+        with fixed_kernels(self):
+            return torch.cat([self._features(part) for part in torch.split(x, _AT_ONCE)])
+
+    def _features(self, x: Tensor) -> Tensor:
         x = self.blocks(self.stem(x.contiguous(memory_format=torch.channels_last))).mean((2, 3))
         return activation(self.slope, x) if self.activate_output else x
 

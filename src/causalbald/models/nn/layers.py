@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -92,6 +93,7 @@ class Convolution(nn.Conv2d):
     ) -> None:
         super().__init__(inputs, outputs, kernel, stride=stride, padding=kernel // 2)
         self.coefficient = coefficient
+        self.fixed: Tensor | None = None
         if coefficient is not None:
             self.register_buffer("gain_image", _unit_image(torch.randn(1, inputs, *image)))
             for _ in range(_FIRST_ITERATIONS):
@@ -105,6 +107,8 @@ class Convolution(nn.Conv2d):
         """Return the kernel that is applied."""
         if self.coefficient is None:
             return self.weight
+        if self.fixed is not None:
+            return self.fixed
         if self.training:
             self._iterate()
         mapped = self._map(self.gain_image)
@@ -119,6 +123,19 @@ class Convolution(nn.Conv2d):
         left, size = _unit_image(self._map(self.gain_image)), list(self.gain_image.shape)
         back: Tensor = conv2d_input(size, self.weight, left, self.stride, self.padding)  # type: ignore[no-untyped-call]
         self.gain_image.copy_(_unit_image(back))
+
+
+@contextmanager
+def fixed_kernels(network: nn.Module) -> Iterator[None]:
+    """Inside, kernels are normalised once, not for every batch: weights must not change."""
+    convolutions = [layer for layer in network.modules() if isinstance(layer, Convolution)]
+    for layer in convolutions:
+        layer.fixed = layer.normalised()
+    try:
+        yield
+    finally:
+        for layer in convolutions:
+            layer.fixed = None
 
 
 def _unit(x: Tensor) -> Tensor:
