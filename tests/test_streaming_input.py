@@ -93,8 +93,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (results().drop(columns="person"), {}, "no column 'person' for the ids"),
         (pd.concat([results(), results().head(1)]), {}, "1 ids more than once"),
         (results().assign(person=lambda t: ["X1", *t["person"][1:]]), {}, "1 of 45 ids are not in the pool, .* 'X1'"),
-        (results().assign(outcome="high"), {}, "must hold numbers, but row 1 has 'high'"),
-        (results().assign(outcome=np.inf), {}, "infinite value in row 1"),
+        (results().assign(outcome="high"), {}, r"must hold numbers, but the row of 'P\d+' has 'high'"),
+        (results().assign(outcome=np.inf), {}, r"infinite value in the row of 'P\d+'"),
         (results().head(PENDING), {}, "no outcome 'outcome' is known yet"),
         (
             results().rename(columns={"outcome": "dose"}),

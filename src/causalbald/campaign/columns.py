@@ -139,9 +139,17 @@ def feature_names(columns: Iterable[Column]) -> list[str]:
     return [feature for c in columns for feature in c.features]
 
 
-def to_numbers(values: pa.ChunkedArray, name: str) -> Array:
-    """Return a column as floats, missing ones as NaN. Text is read with decimal commas where it has no others."""
-    return _numbers(_with_points(values, name) if is_text(values.type) else values, name)
+def to_numbers(values: pa.ChunkedArray, name: str, ids: Sequence[str] | None = None) -> Array:
+    """Return a column as floats, missing ones as NaN. Text is read with decimal commas where it has no others.
+
+    With ``ids``, an error names the person instead of the row.
+    """
+    try:
+        return _numbers(_with_points(values, name) if is_text(values.type) else values, name)
+    except CellError as error:
+        if ids is None:
+            raise
+        raise CellError(error.column, error.row, error.problem, ids[error.row]) from None
 
 
 def _with_points(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

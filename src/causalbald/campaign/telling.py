@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from causalbald._typing import Array
-from causalbald.campaign.columns import CellError, to_numbers
+from causalbald.campaign.columns import to_numbers
 from causalbald.campaign.events import Draft
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
@@ -71,10 +71,7 @@ def outcomes_of(source: Any, settings: Settings, units: Units) -> Outcomes:
     found = read_table(source, text=[settings.id])
     table = found.data
     ids = _known_ids(column(table, settings.id, "ids"), settings.id, units)
-    try:
-        values = to_numbers(column(table, settings.outcome, "outcome"), settings.outcome)
-    except CellError as error:
-        raise CellError(error.column, error.row, error.problem, ids[error.row]) from None
+    values = to_numbers(column(table, settings.outcome, "outcome"), settings.outcome, ids)
     there = ~np.isnan(values)
     if not there.any():
         raise InputError(f"{found.name} has no outcome in column {settings.outcome!r}: fill in at least one.")

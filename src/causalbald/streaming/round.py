@@ -284,7 +284,8 @@ class Round:
         ids = written(column(table, name, "ids"), name)
         # An apostrophe that our own CSV files put before a formula is taken off again.
         ids = id_text(pc.replace_substring_regex(ids, r"^'([=+\-@\t\r])", r"\1"), name)
-        return pa.table({"id": ids, "outcome": to_numbers(column(table, self.outcome, "outcome"), self.outcome)})
+        outcome = to_numbers(column(table, self.outcome, "outcome"), self.outcome, ids.to_pylist())
+        return pa.table({"id": ids, "outcome": outcome})
 
     def _rng(self) -> np.random.Generator:
         return generator(self.seed, "choose")
