@@ -31,12 +31,15 @@ BELIEFS = {
 }
 
 
-@pytest.mark.parametrize("name", [*TARGETED, *POINTWISE])
+@pytest.mark.parametrize(
+    ("name", "own"), [*((name, None) for name in [*TARGETED, *POINTWISE]), *((name, 0.02) for name in TARGETED)]
+)
 @pytest.mark.parametrize("kind", list(BELIEFS))
-def test_scores_are_those_of_the_joint_belief(kind: str, name: str) -> None:
+def test_scores_are_those_of_the_joint_belief(kind: str, name: str, own: float | None) -> None:
     """Before any outcome, and after each of three, one of them of a target and one of a unit that is none."""
     posterior, function = BELIEFS[kind], acquisition.get(name)
-    targets = None if function.pointwise else Targets.of([1, 4, 5, 9], UNITS, [1.0, 2.0, 3.0, 4.0], threshold=0.2)
+    some = Targets.of([1, 4, 5, 9], UNITS, [1.0, 2.0, 3.0, 4.0], threshold=0.2, own=own)
+    targets = None if function.pointwise else some
     fast, slow = conditioned(posterior, ARM, function, targets), Joint(posterior, ARM, targets)
     assert isinstance(fast, Downdated)
     for unit in (4, 0, 7, None):

@@ -238,6 +238,26 @@ def test_targeted_functions_see_all_targets_beside_each_chunk(
     np.testing.assert_array_equal(got, by_hand)
 
 
+@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("name", ["tau-vr", "epig-tau", "epig-mu", "regret"])
+def test_units_gain_nothing_from_being_drawn_into_the_sample(
+    benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch, name: str, linked: bool
+) -> None:
+    monkeypatch.setattr(loop, "_FEW", 100)
+    monkeypatch.setattr(loop, "_TARGETS", 20)
+    monkeypatch.setattr(loop, "CHUNK", 70)
+    if not linked:
+        monkeypatch.setattr(GaussianProcess, "links", lambda *_: None)
+    d, pool = benchmark.pool.take(np.arange(30)), benchmark.pool
+    model = GaussianProcess(max_iter=2).fit(d.y, d.t, X=d.x, pool=pool.x)
+    drawn = loop.pool_targets(300)
+    assert drawn.own == 1 / 300
+    unit = drawn.positions[7]
+    not_drawn = acquisition.Targets.of(np.delete(drawn.positions, 7), 300, own=drawn.own)
+    with_it, without = (loop.score_pool(model, pool.x, pool.t, name, targets=t)[unit] for t in (drawn, not_drawn))
+    assert with_it == pytest.approx(without, rel=1e-6)
+
+
 def test_a_shortlist_has_only_units_that_can_be_chosen(benchmark: datasets.Benchmark) -> None:
     """With fewer finite scores than a shortlist has places, all of them are on it."""
     x, t = benchmark.pool.x, benchmark.pool.t

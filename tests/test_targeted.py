@@ -75,6 +75,22 @@ def test_closed_forms_are_what_measuring_does(name: str, residual: bool) -> None
     np.testing.assert_allclose(got, brute_force(name, p, targets), rtol=2e-3 if name == "regret" else 1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_of_a_sample_a_unit_is_left_out_and_its_own_effect_is_one_of_all(name: str, residual: bool) -> None:
+    p, own = fake_posterior(UNITS, residual=residual, rank=5), 0.05
+    sample = acquisition.Targets.of(TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3, own=own)
+    got = acquisition.score(name, p, ARM, targets=sample)
+    for i in range(UNITS):
+        others = np.zeros(UNITS)
+        others[sample.positions] = sample.weights
+        others[i] = 0.0
+        weights = (1 - own) * others / others.sum() + own * (np.arange(UNITS) == i)
+        everyone = acquisition.Targets.of(np.arange(UNITS), UNITS, weights, threshold=0.3)
+        expected = brute_force(name, p, everyone)[i]
+        assert got[i] == pytest.approx(expected, rel=2e-3 if name == "regret" else 1e-5, abs=1e-4)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_everyone_the_same_is_a_case_of_weights(name: str) -> None:
     """Equal weights have a faster way, over several groups of targets."""
@@ -163,10 +179,10 @@ def test_draws_give_the_squared_covariance_without_bias() -> None:
         goal = targeted._Goal(p, TARGETS)
         c = targeted._covariance(p, ARM, goal, slice(None), 1) - targeted._covariance(p, ARM, goal, slice(None), 0)
         n = 7
-        both = p.variance[np.arange(UNITS), ARM][:, None] * goal.variance
+        both = p.variance[np.arange(UNITS), ARM][:, None] * goal.about.variance
         square = n * (n * c**2 - both) / ((n + 2) * (n - 1))
         np.testing.assert_allclose(
-            targeted._squared(c, np.stack([p.variance[np.arange(UNITS), ARM], spread], axis=1), goal),
+            targeted._squared(c, np.stack([p.variance[np.arange(UNITS), ARM], spread], axis=1), goal.about),
             np.maximum(square, 0),
         )
         found.append(square @ TARGETS.weights)

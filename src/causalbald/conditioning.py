@@ -72,7 +72,9 @@ class Downdated:
     @property
     def targets(self) -> Targets | None:
         """What matters, with what is believed of it now."""
-        return self._targets and replace(self._targets, belief=self.belief, covariance=self._covariance)
+        return self._targets and replace(
+            self._targets, belief=self.belief, covariance=self._covariance, place=self._place
+        )
 
     def measure(self, unit: int) -> None:
         """Allow for the outcome of a unit under its arm, whatever it will be."""

@@ -60,7 +60,7 @@ def score_pool(
         size = block_size(score)
         blocks = (take(slice(start, start + size)) for start in range(0, len(x), size))
         scores = np.concatenate(list(score.over(blocks, rng)))
-    if goal is not None and (everyone or not score.by_itself):
+    if goal is not None and (everyone or score.goal_apart):
         scores[goal.positions] = score.of_goal(rng)
     return scores
 
@@ -78,18 +78,19 @@ def block_size(score: Scorer) -> int:
 def pool_targets(units: int, *, weights: ArrayLike | None = None, threshold: float = 0.0) -> acq.Targets:
     """Return the pool itself as the population that matters: everyone, or of large pools a fixed sample of 1,000.
 
-    ``weights`` (N,) say how much each unit matters, by default all the same; those of large pools are drawn by them.
+    ``weights`` (N,) say how much each unit matters, by default all the same; those of large pools are drawn by them,
+    and a unit's own effect then counts as one of N, whether the unit was drawn or not.
     """
     rng = generator(0, "targets", units)
     if weights is None and units > _FEW:
         positions = np.sort(rng.choice(units, size=_TARGETS, replace=False))
-        return acq.Targets.of(positions, units, threshold=threshold)
+        return acq.Targets.of(positions, units, threshold=threshold, own=1 / units)
     everyone = acq.Targets.of(np.arange(units), units, weights, threshold=threshold)
     mattering = np.flatnonzero(everyone.weights)
     if len(mattering) <= _FEW:
         return acq.Targets.of(mattering, units, everyone.weights[mattering], threshold=threshold)
     positions, counts = np.unique(rng.choice(units, size=_TARGETS, p=everyone.weights), return_counts=True)
-    return acq.Targets.of(positions, units, counts, threshold=threshold)
+    return acq.Targets.of(positions, units, counts, threshold=threshold, own=1 / units)
 
 
 def _goal(function: acq.Acquisition, targets: acq.Targets | None, units: int) -> acq.Targets | None:

@@ -30,7 +30,8 @@ class Scorer:
 
     ``goal`` are the units that matter to a function that asks for targets. Where the model has ``links`` to them, a
     block is scored by itself. Else they are put beside each block, and their own scores, to which their own residual
-    belongs, are :meth:`of_goal`. ``propensity`` is P(treated | x) of blocks without.
+    belongs, are :meth:`of_goal`; so are those of a sample, from which each is left out as it is scored.
+    ``propensity`` is P(treated | x) of blocks without.
     """
 
     model: CateEstimator
@@ -64,6 +65,11 @@ class Scorer:
         """Whether the belief about the units of a block is enough to score it."""
         return self.goal is None or self.links is not None
 
+    @property
+    def goal_apart(self) -> bool:
+        """Whether the scores of the units that matter are not those of their blocks but :meth:`of_goal`."""
+        return not self.by_itself or (self.targets is not None and self.targets.own is not None)
+
     def __call__(self, block: Block, rng: np.random.Generator | None = None) -> Array:
         """Return the scores of a block, (n,)."""
         goal, targets, pi = self.goal, self.targets, self._propensity(block)
@@ -79,11 +85,16 @@ class Scorer:
         return self.function(belief, arm, propensity=both, targets=beside, rng=rng)[:units]
 
     def of_goal(self, rng: np.random.Generator | None = None) -> Array:
-        """Return the scores of the units that matter, from the joint belief about them."""
+        """Return the scores of the units that matter, from the joint belief about them unless they are a sample."""
         goal, targets = self.goal, self.targets
         assert goal is not None
         assert targets is not None
-        belief, pi = self.model.posterior(goal.x), self._propensity(goal)
+        pi, linked = self._propensity(goal), self._linked(goal)
+        if linked is not None and linked.own is not None:
+            itself = replace(linked, place=linked.positions)
+            belief = self.model.posterior(goal.x, joint=False)
+            return self.function(belief, goal.arm, propensity=pi, targets=itself, rng=rng)
+        belief = self.model.posterior(goal.x)
         return self.function(belief, goal.arm, propensity=pi, targets=replace(targets, belief=None), rng=rng)
 
     def over(self, blocks: Iterable[Block], rng: np.random.Generator | None = None) -> Iterator[Array]:

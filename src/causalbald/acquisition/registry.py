@@ -40,6 +40,10 @@ class Targets:
     ``threshold`` is the effect at which the decision whom to treat changes. A function that is ``linked`` may get
     targets that are not among the units being scored: their ``belief``, in which the positions then are, and
     ``covariance(rows, arm)``, that of some units' own outcomes with the targets' under an arm, or with their effects.
+
+    ``own``: where the targets are a sample, the weight of one unit among everyone whom they stand for. A unit that is
+    scored is then left out of the sample, and its own effect counts with that weight, whether it was drawn or not.
+    ``place``: where each unit that is scored is among the targets, or -1, if positions do not say it.
     """
 
     positions: Positions
@@ -47,17 +51,25 @@ class Targets:
     threshold: float = 0.0
     belief: Posterior | None = None
     covariance: Callable[[slice, int | None], Array] | None = None
+    own: float | None = None
+    place: Positions | None = None
 
     @classmethod
     def of(
-        cls, positions: ArrayLike, length: int, weights: ArrayLike | None = None, *, threshold: float = 0.0
+        cls,
+        positions: ArrayLike,
+        length: int,
+        weights: ArrayLike | None = None,
+        *,
+        threshold: float = 0.0,
+        own: float | None = None,
     ) -> Targets:
         """Return checked targets among ``length`` units; equal weights unless given, normalised to sum to 1."""
         index = check_positions(positions, length, "targets")
         w = np.ones(len(index)) if weights is None else check_vector(weights, "target weights", len(index))
         if len(index) == 0 or (w < 0).any() or w.sum() <= 0:
             raise InputError("targets need at least one unit, weights that are not negative and not all zero.")
-        return cls(index, w / w.sum(), check_number(threshold, "threshold"))
+        return cls(index, w / w.sum(), check_number(threshold, "threshold"), own=own)
 
 
 @dataclass(frozen=True)

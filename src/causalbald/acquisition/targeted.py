@@ -4,16 +4,20 @@ Notation: y is the outcome that unit i would give under its own arm t, v its var
 C_j = Cov(mu_t(x_i), tau(x_j)) for targets j with weights w_j that sum to 1. For binary outcomes all of them are
 those of the best linear approximation. All are exact for Gaussian beliefs: measuring y moves E tau_j by C_j / (v + s2)
 times its surprise, and takes C_j² / (v + s2) off the variance of tau_j, whatever the outcome is.
+
+Where a sample of J units stands for N, the unit itself is left out of it and its own effect counts as one of N. With
+its share of the sample, members would be worth more than others by the chance of having been drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
-from causalbald._typing import Array, Treatment
+from causalbald._typing import Array, Positions, Treatment
 from causalbald.acquisition.registry import Targets, register
 from causalbald.posterior import Posterior
 
@@ -31,8 +35,8 @@ _FACTORS = 32  # that are multiplied before a logarithm is taken; more could be 
 def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
     """Expected drop of the squared error of effects: sum_j w_j C_j² / (v + s2)."""
 
-    def drop(covariance: Array, spread: Array, goal: _Goal) -> Array:
-        return np.asarray(_squared(covariance, spread, goal) @ goal.weights / spread[:, 1])
+    def drop(covariance: Array, spread: Array, about: _Effects) -> Array:
+        return np.asarray(_squared(covariance, spread, about) @ about.weights / spread[:, 1])
 
     return _over_targets(posterior, treatment, targets, drop)
 
@@ -41,8 +45,9 @@ def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> A
 def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
     """Information about the effects: -1/2 sum_j w_j log(1 - C_j² / ((v + s2) v_tau_j))."""
 
-    def information(covariance: Array, spread: Array, goal: _Goal) -> Array:
-        return -0.5 * _mean_log_rest(_squared(covariance, spread, goal) / (spread[:, 1:] * goal.variance), goal.weights)
+    def information(covariance: Array, spread: Array, about: _Effects) -> Array:
+        share = _squared(covariance, spread, about) / (spread[:, 1:] * about.variance)
+        return -0.5 * _mean_log_rest(share, about.weights)
 
     return _over_targets(posterior, treatment, targets, information)
 
@@ -55,11 +60,14 @@ def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> 
     inverse = np.linalg.inv(goal.both + 1e-9 * goal.both.mean() * np.eye(2) + _TINY * np.eye(2))
     for rows in _chunks(len(belief), _CHUNK):
         both = [_covariance(belief, treatment, goal, rows, arm) for arm in (0, 1)]
-        _, outcome = _spread(belief, treatment, rows)
+        expectation, outcome = _spread(belief, treatment, rows)
         for part in _chunks(len(outcome), _CACHED):
             c0, c1 = both[0][part], both[1][part]
             quadratic = c0 * (c0 * inverse[:, 0, 0] + c1 * (2 * inverse[:, 0, 1])) + c1**2 * inverse[:, 1, 1]
-            total[rows][part] = -0.5 * _mean_log_rest(quadratic / outcome[part, None], goal.weights)
+            total[rows][part] = -0.5 * _mean_log_rest(quadratic / outcome[part, None], goal.about.weights)
+        # Of a unit itself, c is a column of its own Σ, so that cᵀ Σ⁻¹ c = v.
+        itself = -0.5 * _mean_log_rest((expectation / outcome)[:, None], np.ones(1))
+        total[rows] = goal.with_own(total[rows], itself, rows)
     return _log(total)
 
 
@@ -71,12 +79,12 @@ def regret(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> A
     h = abs(C_j) / sqrt(v + s2) is how far the outcome is expected to move it.
     """
 
-    def gain(covariance: Array, spread: Array, goal: _Goal) -> Array:
-        h = np.sqrt(_squared(covariance, spread, goal) / spread[:, 1:]) + _TINY
-        squared = np.minimum(goal.distance / h, _FAR) ** 2
+    def gain(covariance: Array, spread: Array, about: _Effects) -> Array:
+        h = np.sqrt(_squared(covariance, spread, about) / spread[:, 1:]) + _TINY
+        squared = np.minimum(about.distance / h, _FAR) ** 2
         unit, target = np.nonzero(squared < squared.min(axis=1, keepdims=True) + _NEGLIGIBLE)
         z = np.sqrt(squared[unit, target])
-        each = h[unit, target] * (np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) - z * ndtr(-z)) * goal.weights[target]
+        each = h[unit, target] * (np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) - z * ndtr(-z)) * about.weights[target]
         return np.bincount(unit, each, minlength=len(h)).astype(np.float64, copy=False)
 
     return _over_targets(posterior, treatment, targets, gain)
@@ -88,26 +96,47 @@ def default(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> 
     return tau_vr(posterior, treatment, targets=targets)
 
 
+class _Effects(NamedTuple):
+    """Effects that a unit may be worth something to: of J targets, arrays (J,); of n units themselves, (n, 1)."""
+
+    weights: Array  # (J,) or (1,)
+    variance: Array
+    distance: Array  # of the expectation from the effect that is worthwhile
+    draws: int | None
+
+    @classmethod
+    def of(cls, belief: Posterior, weights: Array, rows: Positions | slice, threshold: float) -> _Effects:
+        """Return the effects of some units of a belief."""
+        variance = np.maximum(belief.effect_variance[rows], _TINY)
+        return cls(weights, variance, np.abs(belief.effect_mean[rows] - threshold), belief.n_draws)
+
+
 class _Goal:
     """What is believed of the targets."""
 
     def __init__(self, belief: Posterior, targets: Targets) -> None:
-        self.positions, self.weights = targets.positions, targets.weights
+        self.positions, self.own, self.threshold = targets.positions, targets.own, targets.threshold
         known = belief if targets.belief is None else targets.belief.linearised()
         self.factor = known.factor[self.positions].astype(np.float64, copy=False)
         self.effect = self.factor[:, 1] - self.factor[:, 0]
         self.both = known.covariance[self.positions]
-        self.variance = np.maximum(known.effect_variance[self.positions], _TINY)
-        self.distance = np.abs(known.effect_mean[self.positions] - targets.threshold)
-        self.draws = known.n_draws
+        self.about = _Effects.of(known, targets.weights, self.positions, targets.threshold)
         self.covariance = targets.covariance
         # Where each unit is among the targets, or -1: a unit's own residual links its outcome to its own effect.
-        self.place = np.full(len(belief), -1)
-        if targets.belief is None:
+        self.place = np.full(len(belief), -1) if targets.place is None else targets.place
+        if targets.place is None and targets.belief is None:
             self.place[self.positions] = np.arange(len(self.positions))
 
+    def with_own(self, to_others: Array, to_itself: Array, rows: slice) -> Array:
+        """Return what units are worth to everyone, if the targets are a sample from which each is left out."""
+        if self.own is None:
+            return to_others
+        place = self.place[rows]
+        left = 1 - np.where(place < 0, 0.0, self.about.weights[place])
+        return np.asarray((1 - self.own) * to_others / np.maximum(left, _TINY) + self.own * to_itself)
 
-Worth = Callable[[Array, Array, _Goal], Array]
+
+Worth = Callable[[Array, Array, _Effects], Array]
 
 
 def _over_targets(posterior: Posterior, treatment: Treatment, targets: Targets, worth: Worth) -> Array:
@@ -118,21 +147,36 @@ def _over_targets(posterior: Posterior, treatment: Treatment, targets: Targets, 
         covariance = _covariance(belief, treatment, goal, rows)
         spread = np.stack(_spread(belief, treatment, rows), axis=1)
         for part in _chunks(len(spread), _CACHED):
-            total[rows][part] = worth(covariance[part], spread[part], goal)
+            total[rows][part] = worth(covariance[part], spread[part], goal.about)
+        if goal.own is not None:
+            total[rows] = goal.with_own(total[rows], _to_itself(belief, treatment, goal, rows, spread, worth), rows)
     return _log(total)
 
 
+def _to_itself(belief: Posterior, treatment: Treatment, goal: _Goal, rows: slice, spread: Array, worth: Worth) -> Array:
+    """Return what some units' outcomes are worth to their own effects, (n,)."""
+    own = belief.covariance[rows][np.arange(len(spread)), treatment[rows]]
+    alone = _Effects.of(belief, np.ones(1), rows, goal.threshold)
+    alone = alone._replace(variance=alone.variance[:, None], distance=alone.distance[:, None])
+    return worth((own[:, 1] - own[:, 0])[:, None], spread, alone)
+
+
 def _covariance(belief: Posterior, treatment: Treatment, goal: _Goal, rows: slice, arm: int | None = None) -> Array:
-    """Return Cov(mu_t(x_i), mu_arm(x_j)) of some units and all targets, (n, J); of their effects without an arm."""
-    if goal.covariance is not None:
-        return goal.covariance(rows, arm)
-    own = treatment[rows]
+    """Return Cov(mu_t(x_i), mu_arm(x_j)) of some units and all targets, (n, J); of their effects without an arm.
+
+    With targets that are a sample, a unit's with itself is 0: it counts apart.
+    """
+    own, place = treatment[rows], goal.place[rows]
     here = np.arange(len(own))
-    factor, local = belief.factor[rows][here, own].astype(np.float64, copy=False), belief.residual[rows][here, own]
-    covariance: Array = factor @ (goal.effect if arm is None else goal.factor[:, arm]).T
-    place = goal.place[rows]
     target = place >= 0
-    covariance[here[target], place[target]] += (local[:, 1] - local[:, 0] if arm is None else local[:, arm])[target]
+    if goal.covariance is not None:
+        covariance = goal.covariance(rows, arm)
+    else:
+        factor, local = belief.factor[rows][here, own].astype(np.float64, copy=False), belief.residual[rows][here, own]
+        covariance = factor @ (goal.effect if arm is None else goal.factor[:, arm]).T
+        covariance[here[target], place[target]] += (local[:, 1] - local[:, 0] if arm is None else local[:, arm])[target]
+    if goal.own is not None:
+        covariance[here[target], place[target]] = 0.0
     return covariance
 
 
@@ -144,17 +188,17 @@ def _spread(belief: Posterior, treatment: Treatment, rows: slice) -> tuple[Array
     return expectation, np.maximum(expectation + belief.noise[rows][here, own], _TINY)
 
 
-def _squared(covariance: Array, spread: Array, goal: _Goal) -> Array:
+def _squared(covariance: Array, spread: Array, about: _Effects) -> Array:
     """Return C_j²; from S draws without the bias that comes from squaring an estimate.
 
     With n = S - 1, E C² = C² (n + 1) / n + v v_tau / n and E[v v_tau] = v v_tau + 2 C² / n for sample moments of
     Gaussian draws, which are solved for C².
     """
     square = covariance**2
-    if goal.draws is None:
+    if about.draws is None:
         return square
-    n = goal.draws - 1
-    both = spread[:, :1] * goal.variance
+    n = about.draws - 1
+    both = spread[:, :1] * about.variance
     return np.maximum(n * (n * square - both) / ((n + 2) * (n - 1)), 0.0) if n > 1 else square
 
 

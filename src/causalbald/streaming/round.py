@@ -199,7 +199,7 @@ class Round:
             done += len(part)
             if progress is not None:
                 progress(done, len(scores))
-        if (targets := self._targets(function)) is not None and (len(targets.positions) == done or not score.by_itself):
+        if (targets := self._targets(function)) is not None and (len(targets.positions) == done or score.goal_apart):
             scores[targets.positions] = score.of_goal(rng)
         return scores
 
