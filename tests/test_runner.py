@@ -259,3 +259,9 @@ def test_status_says_what_is_left(whole: Store) -> None:
     table = whole.table()
     per_fit = np.mean(table["seconds_fit"] + table["seconds_score"])
     assert found.hours_left == pytest.approx(2 * 4 * per_fit / 2 / 3600)
+    assert found.unknown == 0
+    store.plan(replace(more, models=("due",), seeds=(0,)).specs())
+    again = status_of(whole.folder, workers=2)
+    assert (again.hours_left, again.unknown) == (found.hours_left, 2)
+    assert again.rows[1]["model"] == "due"
+    assert again.rows[1]["minutes_left"] is None

@@ -142,8 +142,9 @@ def status(
         print_records(found.rows, as_json=as_json)
     for spec, error in found.failed:
         stderr.print(f"[bold red]failed:[/] {escape(str(spec))}: {escape(error)}", soft_wrap=True)
-    if not as_json and found.hours_left is not None:
-        stderr.print(f"about {found.hours_left:.1f} hours left with {workers} workers")
+    if not as_json:
+        unseen = f", and {found.unknown} trials of kinds of which none is done" if found.unknown else ""
+        stderr.print(f"about {found.hours_left:.1f} hours left with {workers} workers{unseen}")
 
 
 @app.command(epilog="Example: causalbald table runs/quick --baseline random --markdown")

@@ -18,19 +18,20 @@ _Kind = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Status:
-    """A row per data set, model and track, with core-hours spent and minutes left; the trials that failed; and hours
-    left in all, None if nothing tells.
+    """A row per data set, model and track, with core-hours spent and minutes left; the trials that failed; hours left
+    for all trials of kinds that have been seen, and how many are of other kinds, whose minutes are None.
     """
 
     rows: list[dict[str, Any]]
     failed: list[tuple[TrialSpec, str]]
-    hours_left: float | None
+    hours_left: float
+    unknown: int
 
 
 def status_of(folder: str | Path, workers: int = 1) -> Status:
     """Return what of the planned trials is done, under way, failed or left.
 
-    The time left is that of finished fits of the same data set, model and track, else of all finished fits.
+    The time left is that of finished fits of the same data set, model and track.
     """
     store = Store(folder)
     planned = store.planned()
@@ -48,24 +49,23 @@ def status_of(folder: str | Path, workers: int = 1) -> Status:
         counts[kind]["failed" if spec.key in failed else "started" if fits else "left"] += 1
         fits_left[kind] += spec.steps + 1 - fits
     rate, spent = _seconds(store)
-    known = [rate.get(kind, rate.get(None)) for kind in fits_left]
-    seconds = [None if r is None else r * fits / workers for r, fits in zip(known, fits_left.values(), strict=True)]
-    per_kind = dict(zip(fits_left, seconds, strict=True))
+    seconds = {kind: rate[kind] * fits / workers for kind, fits in fits_left.items() if kind in rate}
+    unknown = fits_left.keys() - rate.keys()
     rows = [
         {
             **dict(zip(("dataset", "model", "track"), kind, strict=True)),
             **found,
             "core_hours": round(spent.get(kind, 0.0) / 3600, 2),
-            "minutes_left": _minutes(per_kind.get(kind, 0.0)),
+            "minutes_left": None if kind in unknown else round(seconds.get(kind, 0.0) / 60, 1),
         }
         for kind, found in counts.items()
     ]
-    hours = None if None in seconds else sum(s for s in seconds if s is not None) / 3600
-    return Status(rows, list(failed.values()), hours)
+    others = sum(sum(counts[kind].values()) for kind in unknown)
+    return Status(rows, list(failed.values()), sum(seconds.values()) / 3600, others)
 
 
-def _seconds(store: Store) -> tuple[dict[_Kind | None, float], dict[_Kind, float]]:
-    """Return mean seconds of a fit with its scoring per kind of trial, under None over all; and total seconds."""
+def _seconds(store: Store) -> tuple[dict[_Kind, float], dict[_Kind, float]]:
+    """Return mean seconds of a fit with its scoring per kind of trial, and total seconds."""
     try:
         table = store.table()
     except InputError:
@@ -75,8 +75,4 @@ def _seconds(store: Store) -> tuple[dict[_Kind | None, float], dict[_Kind, float
     by_kind = seconds.groupby(pd.Series(kinds, index=seconds.index))
     total = {kind: float(value) for kind, value in by_kind.sum().items()}
     mean = {kind: float(value) for kind, value in by_kind.mean().items()}
-    return {None: float(seconds.mean()), **mean}, total  # type: ignore[dict-item, return-value]
-
-
-def _minutes(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds / 60, 1)
+    return mean, total  # type: ignore[return-value]
