@@ -144,7 +144,7 @@ def status(
         stderr.print(f"[bold red]failed:[/] {escape(str(spec))}: {escape(error)}", soft_wrap=True)
     if not as_json:
         unseen = f", and {found.unknown} trials of kinds of which none is done" if found.unknown else ""
-        stderr.print(f"about {found.hours_left:.1f} hours left with {workers} workers{unseen}")
+        stderr.print(f"about {found.hours_left:.1f} hours left with {workers} workers{unseen}", soft_wrap=True)
 
 
 @app.command(epilog="Example: causalbald table runs/quick --baseline random --markdown")
