@@ -175,7 +175,7 @@ def _covariance(belief: Posterior, treatment: Treatment, goal: _Goal, rows: slic
         factor, local = belief.factor[rows][here, own].astype(np.float64, copy=False), belief.residual[rows][here, own]
         covariance = factor @ (goal.effect if arm is None else goal.factor[:, arm]).T
         covariance[here[target], place[target]] += (local[:, 1] - local[:, 0] if arm is None else local[:, arm])[target]
-    if goal.own is not None:
+    if goal.own is not None:  # in place, also where they are kept for the next pick: these are never looked at
         covariance[here[target], place[target]] = 0.0
     return covariance
 
