@@ -13,7 +13,7 @@ from torch import Tensor
 
 from causalbald._random import generator
 from causalbald._scaling import outcome_scale
-from causalbald._threads import at_most
+from causalbald._threads import one_thread
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
 from causalbald.models.base import CHUNK, CateEstimator, Labelled, Links
@@ -101,7 +101,7 @@ class GaussianProcess(CateEstimator):
         self.single_ = Single.of(self.hyperparameters_, x, arm, y) if exact else Single.of_sites(self.joint_)
 
     def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
-        return at_most(1) if len(x) <= self.inducing else nullcontext()  # small matrices are faster on one
+        return one_thread() if len(x) <= self.inducing else nullcontext()  # small matrices are faster on one
 
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
         """Find the hyper-parameters on a subset of the labels, then refine them on all."""
