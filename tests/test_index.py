@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor
 
 from causalbald.models import GaussianProcess, IndexProcess
 from causalbald.models.effect_kernel import IndexPrior, Prior
-from causalbald.models.tangent import Tangent, fisher_information
+from causalbald.models.tangent import Tangent, estimated_information, fisher_information
 from causalbald.testing import check_model
 
 DIMENSION, LABELS = 3, 30
@@ -67,6 +69,8 @@ def test_information_is_that_of_a_gaussian_with_this_mean_and_covariance(prior_c
     traces = [[0.5 * torch.trace(precision @ a @ precision @ b) for b in by_covariance] for a in by_covariance]
     expected = torch.tensor(traces) + by_mean @ precision @ by_mean.T
     torch.testing.assert_close(fisher_information(case.h, case.x, case.arm), expected, rtol=1e-5, atol=1e-6)
+    every = torch.eye(LABELS, dtype=torch.float64)  # a probe in each direction leaves nothing to chance
+    torch.testing.assert_close(estimated_information(case.h, case.x, case.arm, every), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("prior_class", [Prior, IndexPrior])
@@ -75,12 +79,25 @@ def test_tangent_moves_expected_outcomes_as_the_hyper_parameters_do(prior_class:
     precision = torch.as_tensor(case.prior.tangent_precision)
     of_prior = ((directions(case.prior) / torch.as_tensor(case.prior.spread)) ** 2).sum(1)
     torch.testing.assert_close(precision, of_prior)
-    tangent = Tangent.of(case.h, case.x, case.arm, case.y, precision, torch.arange(LABELS))
+    tangent = Tangent.of(case.h, case.x, case.arm, case.y, precision)
     jacobian = torch.stack(case.slopes(case.mean), -1)
     covariance = torch.linalg.inv(fisher_information(case.h, case.x, case.arm) + torch.diag(precision))
     factor = tangent.factor(case.h, case.z)
     added = torch.einsum("nkp,pq,mlq->nkml", jacobian, covariance, jacobian)
     torch.testing.assert_close(torch.einsum("nkp,mlp->nkml", factor, factor), added, rtol=1e-5, atol=1e-7)
+
+
+def test_many_labels_leave_hyper_parameters_as_uncertain_as_their_full_information_does() -> None:
+    y, t, x = study(400, 0)
+    model = IndexProcess(inducing=100, max_iter=30).fit(y, t, X=x)
+    estimated = model.tangent_
+    assert estimated is not None
+    h, precision = model.hyperparameters_, torch.as_tensor(IndexPrior(10).tangent_precision)
+    full = Tangent.of(h, estimated.x, estimated.arm, torch.as_tensor(y), precision)
+    added, expected = (
+        replace(estimated, root=tangent.root).factor(h, estimated.x).norm(dim=-1) for tangent in (estimated, full)
+    )
+    torch.testing.assert_close(added, expected, rtol=0.1, atol=0.0)
 
 
 def surface(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -27,6 +27,7 @@ from causalbald.models.units import StandardUnits
 from causalbald.posterior import Posterior
 
 _SCOUT_ITERATIONS = 20
+_PROBES = 256
 
 
 @register("gp")
@@ -96,12 +97,19 @@ class GaussianProcess(CateEstimator):
         self.tangent_ = None
         if exact and self.hyper_uncertainty:
             precision = torch.as_tensor(self.prior_class(x.shape[1]).tangent_precision)
-            self.tangent_ = Tangent.of(self.hyperparameters_, x, arm, y, precision, subset)
+            self.tangent_ = Tangent.of(self.hyperparameters_, x, arm, y, precision, self._probes(len(y)))
         # Sites beyond the labels do not change the belief about a single unit.
         self.single_ = Single.of(self.hyperparameters_, x, arm, y) if exact else Single.of_sites(self.joint_)
 
     def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
         return one_thread() if len(x) <= self.inducing else nullcontext()  # small matrices are faster on one
+
+    def _probes(self, labels: int) -> Tensor | None:
+        """Return random signs (n, s) of expected outer product one, for more labels than the search starts on."""
+        if labels <= self.inducing:
+            return None
+        signs = generator(self.random_state, "probes").integers(0, 2, size=(labels, _PROBES)) * 2.0 - 1.0
+        return torch.as_tensor(signs / np.sqrt(_PROBES))
 
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
         """Find the hyper-parameters on a subset of the labels, then refine them on all."""

@@ -9,6 +9,7 @@ parts' weights, means and noises; lengthscales relative to each other are taken 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -31,19 +32,22 @@ class Tangent:
     root: Tensor  # (p, p)
 
     @classmethod
-    def of(cls, h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, precision: Tensor, subset: Tensor) -> Self:
+    def of(
+        cls, h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, precision: Tensor, probes: Tensor | None = None
+    ) -> Self:
         """Return the tangent after outcomes y (n,).
 
-        ``precision`` (p,) is that of the prior, in the order of :func:`moves`; labels of a ``subset`` inform for all.
+        ``precision`` (p,) is that of the prior, in the order of :func:`moves`. With ``probes`` the information of many
+        labels is estimated.
         """
         covariance = h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm])
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         weights = inverse @ (y - h.means[arm])
         squared = h.squared_distances(x, x)
         own = moves(h, x, arm, weights, x, squared, torch.exp(-0.5 * squared))[torch.arange(len(x)), arm]
-        own[:, -ARMS:] = (h.noise * weights[:, None]) * (arm[:, None] == torch.arange(ARMS))
-        information = fisher_information(h, x[subset], arm[subset]) * (len(x) / len(subset)) + torch.diag(precision)
-        eigenvalues, vectors = torch.linalg.eigh(information)
+        own[:, -ARMS:] = (h.noise * weights[:, None]) * _of_arm(arm)
+        known = fisher_information(h, x, arm) if probes is None else estimated_information(h, x, arm, probes)
+        eigenvalues, vectors = torch.linalg.eigh(known + torch.diag(precision))
         return cls(x, arm, weights, -inverse @ own, vectors / eigenvalues.clamp_min(precision.min()).sqrt())
 
     def factor(self, h: Hyperparameters, z: Tensor) -> Tensor:
@@ -63,7 +67,7 @@ def moves(
     ``squared`` are the distances (P, N, n) of z from x, and ``parts`` the kernels. In order: index, scales, weights,
     means, noises.
     """
-    by_arm = parts @ (weights[:, None] * (arm[:, None] == torch.arange(ARMS)))  # (P, N, K)
+    by_arm = parts @ (weights[:, None] * _of_arm(arm))  # (P, N, K)
     own = h.weights[:, arm] * weights  # (P, n)
     value = (by_arm * h.weights[:, None, :]).sum(-1)  # (P, N)
     scale = -((parts * squared) @ own[:, :, None])[:, :, 0]
@@ -86,39 +90,73 @@ def fisher_information(h: Hyperparameters, x: Tensor, arm: Tensor) -> Tensor:
     """Return the expected information (p, p) of outcomes of units x with arms about the free parameters."""
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm])))
     squared = h.squared_distances(x, x)
-    weighted = torch.exp(-0.5 * squared) * h.weights[:, arm][:, :, None] * h.weights[:, arm][:, None, :]
-    few = _derivatives(h, squared, weighted, arm)
-    moved = inverse @ few  # (q, n, n)
-    rest = 0.5 * torch.einsum("aij,bji->ab", moved, moved)
-    of_arm = (arm[:, None] == torch.arange(ARMS)).to(x)
-    means = slice(len(few) - ARMS, len(few))  # before the noises, which are last
-    information = torch.zeros(len(few) + ARMS, len(few) + ARMS, dtype=x.dtype)
-    others = torch.tensor([*range(means.start), *range(len(few), len(few) + ARMS)])
-    information[others[:, None], others] = rest
-    information[means, means] = of_arm.T @ inverse @ of_arm
-    if h.index is None or h.log_index_scales is None:
-        return information
-    along = x @ h.index
-    speed = (2 * h.log_index_scales).exp()[:, None, None]
-    c = (weighted[GENERAL:] * speed).sum(0) * (along[:, None] - along[None, :])
-    # dK/dindex_d = C X_d - X_d C with X_d = diag(x_d), and C antisymmetric: traces become sums over pairs of labels.
-    turned = c @ inverse
-    index = x.T @ (turned * turned.T - inverse * (turned @ c)) @ x
-    across = torch.zeros(x.shape[1], len(information), dtype=x.dtype)
-    across[:, others] = -x.T @ torch.einsum("ij,qji->iq", c, moved @ inverse)
-    return torch.cat([torch.cat([index, across], 1), torch.cat([across.T, information], 1)])
+    moved = inverse @ torch.stack([*_derivatives(h, squared, arm)])  # (q, n, n)
+    information = 0.5 * torch.einsum("aij,bji->ab", moved, moved)
+    c = _turned(h, squared, x, arm)
+    if c is not None:
+        # dK/dindex_d = C X_d - X_d C with X_d = diag(x_d), C antisymmetric: traces become sums over pairs of labels.
+        turned = c @ inverse
+        index = x.T @ (turned * turned.T - inverse * (turned @ c)) @ x
+        across = -x.T @ torch.einsum("ij,qji->iq", c, moved @ inverse)
+        information = torch.cat([torch.cat([index, across], 1), torch.cat([across.T, information], 1)])
+    of_arm = _of_arm(arm).to(x)
+    return _with_means(information, of_arm.T @ inverse @ of_arm)
 
 
-def _derivatives(h: Hyperparameters, squared: Tensor, weighted: Tensor, arm: Tensor) -> Tensor:
-    """Return derivatives (q, n, n) of the outcomes' covariance by scales, weights and noises."""
-    of_arm = (arm[:, None] == torch.arange(ARMS)).to(squared)
+def estimated_information(h: Hyperparameters, x: Tensor, arm: Tensor, probes: Tensor) -> Tensor:
+    """Return an estimate of :func:`fisher_information` that takes a product with ``probes`` (n, s) per parameter.
+
+    With the covariance R Rᵀ and M_a = R⁻¹ dK/da R⁻ᵀ, the information is ½ tr M_a M_b, which is expected of the inner
+    product of M_a Z and M_b Z if the expectation of Z Zᵀ is the identity. An estimate, too, is never negative.
+    """
+    root = torch.linalg.cholesky(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm]))
+    inward = torch.linalg.solve_triangular(root.T, probes, upper=True)
+    squared = h.squared_distances(x, x)
+    moved = [derivative @ inward for derivative in _derivatives(h, squared, arm)]
+    c = _turned(h, squared, x, arm)
+    if c is not None:
+        along = c @ inward
+        moved = [c @ (column[:, None] * inward) - column[:, None] * along for column in x.T] + moved
+    whitened = [torch.linalg.solve_triangular(root, each, upper=False).flatten() for each in moved]
+    gram = torch.stack(whitened)
+    of_arm = torch.linalg.solve_triangular(root, _of_arm(arm).to(x), upper=False)
+    return _with_means(0.5 * gram @ gram.T, of_arm.T @ of_arm)
+
+
+def _of_arm(arm: Tensor) -> Tensor:
+    return arm[:, None] == torch.arange(ARMS)
+
+
+def _with_means(by_covariance: Tensor, by_mean: Tensor) -> Tensor:
+    """Return the information of all parameters: means come before the noises, which are last."""
+    q = len(by_covariance)
+    order = torch.tensor([*range(q - ARMS), q, q + 1, q - ARMS, q - 1])
+    both: Tensor = torch.block_diag(by_covariance, by_mean)  # type: ignore[no-untyped-call]
+    return both[order[:, None], order]
+
+
+def _derivatives(h: Hyperparameters, squared: Tensor, arm: Tensor) -> Iterator[Tensor]:
+    """Yield derivatives (n, n) of the outcomes' covariance by scales, weights and noises."""
+    of_arm = _of_arm(arm).to(squared)
     kernels = torch.exp(-0.5 * squared)
-    found = [*(-squared * weighted)]
+    for apart, kernel, weight in zip(squared, kernels, h.weights[:, arm], strict=True):
+        yield -apart * kernel * weight[:, None] * weight
     for part, a in _free_weights(h):
         one_side = kernels[part] * of_arm[:, a, None] * h.weights[part, arm][None, :]
-        found.append((one_side + one_side.T) * _speed(h, part, a))
-    found += [torch.diag(h.noise[a] * of_arm[:, a]) for a in range(ARMS)]
-    return torch.stack(found)
+        yield (one_side + one_side.T) * _speed(h, part, a)
+    for a in range(ARMS):
+        yield torch.diag(h.noise[a] * of_arm[:, a])
+
+
+def _turned(h: Hyperparameters, squared: Tensor, x: Tensor, arm: Tensor) -> Tensor | None:
+    """Return C (n, n), with which the derivative of the covariance by weight d of the index is C X_d - X_d C."""
+    if h.index is None or h.log_index_scales is None:
+        return None
+    along, total = x @ h.index, torch.zeros_like(squared[0])
+    speeds = (2 * h.log_index_scales).exp()
+    for apart, weight, speed in zip(squared[GENERAL:], h.weights[GENERAL:, arm], speeds, strict=True):
+        total += torch.exp(-0.5 * apart) * weight[:, None] * weight * speed
+    return total * (along[:, None] - along[None, :])
 
 
 def _free_weights(h: Hyperparameters) -> list[tuple[int, int]]:
