@@ -149,6 +149,13 @@ class Recorder(models.CateEstimator):
         return fake_posterior(units=len(x))
 
 
+class FewDraws(Recorder):
+    """A model whose draws are too few for greedy batches."""
+
+    def _posterior(self, x: Array, *, joint: bool) -> Posterior:
+        return replace(fake_posterior(units=len(x)), n_draws=5)
+
+
 def test_validation_outcomes_are_free_on_track_paper_only(benchmark: datasets.Benchmark) -> None:
     Recorder.seen.clear()
     run_trial(benchmark, model=Recorder(), acquisition="random", **PLAN, seed=0)
@@ -171,16 +178,18 @@ def test_track_paper_leaves_the_propensity_term_untempered(
         return selection.select(scores, *args, **kwargs)
 
     monkeypatch.setattr(loop, "select", spy)
-    for track, factor in (("paid", 1.0), ("paper", 0.25)):
+    for track, factor, batch in (("paid", 1.0, None), ("paper", 0.25, None), ("paper", 0.25, "auto")):
+        seen.clear()
         run_trial(
             benchmark,
-            model=Recorder(),
+            model=Recorder() if batch is None else FewDraws(),
             acquisition="propensity",
             warm_start=10,
             batch_size=5,
             steps=1,
             seed=0,
             track=track,  # type: ignore[arg-type]
+            batch=batch,  # type: ignore[arg-type]
         )
         open_units = np.isfinite(seen[-1])
         assert open_units.sum() == 290

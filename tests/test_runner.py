@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -173,6 +175,55 @@ def test_a_worker_that_dies_is_replaced_a_few_times(monkeypatch: pytest.MonkeyPa
     assert "process that ran it died" in error
 
 
+def die_with_seed_0(spec: TrialSpec, folder: str) -> TrialState:
+    if spec.seed == 0:
+        os._exit(9)
+    time.sleep(0.5)  # so that a process that dies finds the others at work
+    return spec.run()
+
+
+def test_a_worker_that_always_dies_takes_no_other_trial_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(runner, "_trial", die_with_seed_0)
+    outcome = run(replace(PLAN, acquisitions=("random",), seeds=(0, 1, 2)).specs(), tmp_path, workers=3)
+    assert outcome.finished == 2
+    assert [spec.seed for spec, _ in outcome.failed] == [0]
+
+
+def test_files_that_workers_remove_are_no_error(whole: Store, tmp_path: Path) -> None:
+    """Progress and status look at the files of trials that are finishing at that moment."""
+    spec, state = whole.results()[0]
+    store, stop = Store(tmp_path).open(), threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            store.keep(spec, state)
+            store.fail(spec, "an error")
+            store.finish(spec, state)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for _ in range(3000):
+            assert len(store.state(spec).rows) in (0, len(state.rows))
+            assert len(store.failures()) <= 1
+    finally:
+        stop.set()
+        worker.join()
+
+
+def plan_one(folder: Path, seed: int) -> None:
+    Store(folder).plan([replace(PLAN.specs()[0], seed=seed)])
+
+
+def test_runs_that_start_at_once_forget_no_plan_of_each_other(tmp_path: Path) -> None:
+    Store(tmp_path).open()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda seed: plan_one(tmp_path, seed), range(40)))
+    assert sorted(spec.seed for spec in Store(tmp_path).planned()) == list(range(40))
+
+
 def test_propensity_is_fitted_once_per_data_set_and_seed(whole: Store) -> None:
     kept = sorted(p.stem for p in (whole.folder / "propensity").iterdir())
     assert kept == sorted({spec.data_key for spec in PLAN.specs()})
@@ -192,6 +243,9 @@ def test_keys_tell_trials_apart() -> None:
     keys = {spec.key, *(replace(spec, **change).key for change in others)}
     assert len(keys) == 7
     assert replace(spec).key == spec.key
+    assert replace(spec, temperature=1).key == replace(spec, temperature=1.0).key
+    assert replace(spec, dataset_options={"pool": 200.0, "test": 50}).key == spec.key
+    assert spec.given["batch"] == "softmax", "also without the package that knows the function"
     assert TrialSpec(**spec.given) == spec
     assert "temperature" not in spec.given
     assert spec.data_key != replace(spec, seed=7).data_key
@@ -215,6 +269,15 @@ def test_packed_trials_are_known_and_read(whole: Store, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(Store(tmp_path).table(), table, rtol=1e-4, check_dtype=False)
     with pytest.raises(InputError, match="another seed"):
         Store(tmp_path).acquired(PLAN.specs()[2])
+
+
+def test_names_that_would_share_a_file_are_packed_side_by_side(whole: Store, tmp_path: Path) -> None:
+    store = Store(tmp_path).open()
+    spec, state = whole.results()[0]
+    for dataset, model in (("a-b", "c"), ("a", "b-c")):
+        store.finish(replace(spec, dataset=dataset, model=model), state)
+    assert store.pack() == 2
+    assert len(Store(tmp_path).table()) == 2 * len(state.rows)
 
 
 def test_a_damaged_file_is_named(whole: Store, tmp_path: Path) -> None:

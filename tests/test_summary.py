@@ -81,6 +81,16 @@ def test_two_trials_of_one_name_are_refused() -> None:
         summarise(pd.concat([make_trials(), make_trials().query("acquisition == 'mine' and seed == 2")]))
 
 
+def test_curves_of_other_numbers_of_labels_are_not_compared() -> None:
+    trials = make_trials()
+    trials.loc[trials["acquisition"] == "mine", "labels"] += 5
+    trials = pd.concat([trials, trials.query("acquisition == 'mine' and labels == 45").assign(labels=40)])
+    with pytest.raises(
+        InputError, match=r"d, m, paid cannot be compared: 'random' has fits at 10, 20, 40 labels, 'mine'"
+    ):
+        summarise(trials)
+
+
 def test_judged_at_fewer_labels_and_another_target() -> None:
     _, mine = rows_of(summarise(make_trials(), labels=20, target=1.0))
     assert mine["mean"] == pytest.approx(8 / 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,3 +20,20 @@ def replacing(path: Path) -> Iterator[Path]:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes that ask for the same lock waiting; they are let in when this one is done, or dies.
+
+    Where the system has no such locks (Windows, some network folders), nobody waits.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with path.open("ab") as file:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -31,8 +31,8 @@ def read_tables(folder: Path) -> pd.DataFrame:
 def write_tables(folder: Path, table: pd.DataFrame, acquired: list[tuple[TrialSpec, list[list[int]]]]) -> None:
     """Write rows as CSV, and what was acquired in some trials."""
     (folder / "tables").mkdir(exist_ok=True)
-    for names, rows in table.groupby(["dataset", "model", "track"], sort=False):
-        _write(rows, folder / "tables" / f"{'-'.join(map(str, names))}.csv")
+    for name, rows in table.groupby(table["dataset"] + "-" + table["model"] + "-" + table["track"], sort=False):
+        _write(rows, folder / "tables" / f"{name}.csv")
     positions = read_acquired(folder) | {spec.key: steps for spec, steps in acquired}
     lines = [(key, k, " ".join(map(str, step))) for key, steps in positions.items() for k, step in enumerate(steps)]
     _write(pd.DataFrame(lines, columns=["key", "step", "positions"]), folder / "tables" / _ACQUIRED)

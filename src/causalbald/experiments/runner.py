@@ -117,20 +117,21 @@ def _each(
 ) -> Iterator[tuple[TrialSpec, Any]]:
     """Yield each spec with what ``work`` returned, or the exception that it raised, as they come.
 
-    Work whose process died is given to another one, a few times.
+    Work whose process died is given to another one, a few times; the last time when all others are done, by itself:
+    a process that dies takes all of this machine's with it, and their work must not be blamed for it.
     """
     attempts = dict.fromkeys((spec.key for spec in specs), 0)
-    waiting, running = list(reversed(specs)), dict[Future[object], TrialSpec]()
-    while waiting or running:
-        while waiting and len(running) < pool.workers:
-            spec = waiting.pop()
+    waiting, alone, running = list(reversed(specs)), list[TrialSpec](), dict[Future[object], TrialSpec]()
+    while waiting or alone or running:
+        while (waiting and len(running) < pool.workers) or (alone and not running):
+            spec = waiting.pop() if waiting else alone.pop(0)
             attempts[spec.key] += 1
             running[pool.submit(work, spec, str(store.folder.resolve()))] = spec
         finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
         for future in finished:
             spec, error = running.pop(future), future.exception()
             if isinstance(error, Lost) and attempts[spec.key] < _ATTEMPTS:
-                waiting.append(spec)
+                (alone if attempts[spec.key] == _ATTEMPTS - 1 else waiting).append(spec)
             else:
                 yield spec, error if error is not None else future.result()
         bar.show(running.values())

@@ -46,6 +46,10 @@ class TrialSpec:
     def __post_init__(self) -> None:
         if self.batch is None:
             object.__setattr__(self, "batch", self._own_batch)
+        if self.temperature is not None:  # 1 and 1.0 are the same trial
+            object.__setattr__(self, "temperature", float(self.temperature))
+        for name in ("dataset_options", "model_options"):
+            object.__setattr__(self, name, _plain(getattr(self, name)))
 
     @property
     def _own_batch(self) -> Batch:
@@ -63,11 +67,15 @@ class TrialSpec:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What has no default or differs from it: ``TrialSpec(**given)`` is the same trial."""
+        """What has no default or differs from it: ``TrialSpec(**given)`` is the same trial.
+
+        The rule of batches is always there: its default is the function's own, and functions of other packages may be
+        unknown to whoever reads it.
+        """
         own = asdict(self)
         required = {f.name: own.pop(f.name) for f in fields(self) if f.default is f.default_factory is MISSING}
-        plain = replace(TrialSpec(**required), batch=self._own_batch)
-        return required | {name: value for name, value in own.items() if value != getattr(plain, name)}
+        plain = replace(TrialSpec(**required), batch=None)
+        return required | {name: own[name] for name in own if name == "batch" or own[name] != getattr(plain, name)}
 
     @property
     def names(self) -> dict[str, Any]:
@@ -115,6 +123,15 @@ class TrialSpec:
             progress=progress,
         )
         return state
+
+
+def _plain(value: Any) -> Any:
+    """Return options in which whole numbers are integers, however they were written."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _digest(content: dict[str, Any]) -> str:

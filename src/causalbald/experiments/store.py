@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from causalbald import __version__
-from causalbald._files import replacing
+from causalbald._files import locked, replacing
 from causalbald._typing import Array
 from causalbald.errors import InputError
 from causalbald.experiments.packed import named_table, read_acquired, read_tables, write_tables
@@ -43,14 +43,14 @@ class Store:
 
     def plan(self, specs: Iterable[TrialSpec]) -> None:
         """Note what is to be run, beside what was planned before."""
-        planned = {spec.key: json.dumps(spec.given) for spec in [*self.planned(), *specs]}
-        with replacing(self.folder / "planned.json") as beside:
-            beside.write_bytes(("[\n" + ",\n".join(planned.values()) + "\n]\n").encode())
+        with locked(self.folder / "planned.lock"):  # two runs may start at once
+            planned = {spec.key: json.dumps(spec.given) for spec in [*self.planned(), *specs]}
+            with replacing(self.folder / "planned.json") as beside:
+                beside.write_bytes(("[\n" + ",\n".join(planned.values()) + "\n]\n").encode())
 
     def planned(self) -> list[TrialSpec]:
         """Return every trial that was ever asked for, in that order."""
-        path = self.folder / "planned.json"
-        return [TrialSpec(**values) for values in _read_json(path)] if path.exists() else []
+        return [TrialSpec(**values) for values in _read_json(self.folder / "planned.json") or []]
 
     def is_done(self, spec: TrialSpec) -> bool:
         """Return whether the trial's result is here."""
@@ -58,8 +58,8 @@ class Store:
 
     def state(self, spec: TrialSpec) -> TrialState:
         """Return how far an unfinished trial has come; at its start if nothing is known."""
-        path = self._path("partial", spec)
-        return _to_state(_read_json(path)) if path.exists() else TrialState()
+        record = _read_json(self._path("partial", spec))
+        return TrialState() if record is None else _to_state(record)
 
     def keep(self, spec: TrialSpec, state: TrialState) -> None:
         """Note how far a trial has come."""
@@ -77,15 +77,14 @@ class Store:
 
     def failures(self) -> list[tuple[TrialSpec, str]]:
         """Return the trials that failed and have not succeeded since."""
-        found = [_read_json(path) for path in sorted((self.folder / "failed").glob("*.json"))]
+        found = _read_all(sorted((self.folder / "failed").glob("*.json")))
         return [(TrialSpec(**record["spec"]), record["error"]) for record in found]
 
     def results(self) -> list[tuple[TrialSpec, TrialState]]:
         """Return all finished trials, in the order in which they were planned."""
         order = {spec.key: k for k, spec in enumerate(self.planned())}
         found = sorted((self.folder / "trials").glob("*.json"), key=lambda p: (order.get(p.stem, len(order)), p.stem))
-        records = [_read_json(path) for path in found]
-        return [(TrialSpec(**record["spec"]), _to_state(record)) for record in records]
+        return [(TrialSpec(**record["spec"]), _to_state(record)) for record in _read_all(found)]
 
     def table(self) -> pd.DataFrame:
         """Return a row per fit of all finished trials, with columns that name the trial, in the order of planning."""
@@ -116,8 +115,8 @@ class Store:
 
     def acquired(self, spec: TrialSpec) -> list[list[int]]:
         """Return the pool positions acquired before each fit of a finished trial."""
-        path = self._path("trials", spec)
-        found = _to_state(_read_json(path)).acquired if path.exists() else read_acquired(self.folder).get(spec.key)
+        record = _read_json(self._path("trials", spec))
+        found = read_acquired(self.folder).get(spec.key) if record is None else _to_state(record).acquired
         if found is None:
             raise InputError(f"{str(self.folder)!r} does not say what was acquired in: {spec}. Try another seed.")
         return found
@@ -152,9 +151,16 @@ def _to_state(record: dict[str, Any]) -> TrialState:
     return TrialState(rows, record["acquired"])
 
 
+def _read_all(paths: Iterable[Path]) -> list[Any]:
+    return [record for record in map(_read_json, paths) if record is not None]
+
+
 def _read_json(path: Path) -> Any:
+    """Return what a file holds; None if there is none, or none any more, since workers finish at any time."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except ValueError as error:
         raise InputError(f"{str(path)!r} is damaged ({error}): delete it, and its trial will be run again.") from error
 

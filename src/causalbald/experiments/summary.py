@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ def summarise(
         end = _common_end(group, labels)
         shown = group[group["labels"] <= end]
         reference = shown[shown["acquisition"] == baseline]
+        _check_same_labels(shown, [str(name) for name in names])
         for acquisition, own in shown.groupby("acquisition", sort=False):
             row = dict(zip(GROUP, names, strict=True)) | {"acquisition": acquisition}
             row |= _errors(own, end, error)
@@ -91,6 +93,22 @@ def _common_end(group: pd.DataFrame, labels: int | None) -> int:
             f"no fit has {labels} labels: choose one of {known[0]}, {known[1] if known[1:] else ''} … {most}."
         )
     return min(labels, most)
+
+
+def _check_same_labels(group: pd.DataFrame, names: Sequence[str]) -> None:
+    """Refuse curves that were not looked at after the same numbers of labels: their areas cannot be compared."""
+    looks = {str(name): sorted(set(own["labels"])) for name, own in group.groupby("acquisition", sort=False)}
+    first = next(iter(looks))
+    for name, labels in looks.items():
+        if labels != looks[first]:
+            raise InputError(
+                f"trials of {', '.join(names)} cannot be compared: {first!r} has fits at {_few(looks[first])} labels, "
+                f"{name!r} at {_few(labels)}. Keep them in different folders, or choose some with --acquisition."
+            )
+
+
+def _few(labels: list[int]) -> str:
+    return ", ".join(map(str, labels[:3])) + (", …" if len(labels) > 3 else "")
 
 
 def _errors(own: pd.DataFrame, end: int, error: str) -> dict[str, Any]:

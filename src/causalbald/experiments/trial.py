@@ -107,10 +107,8 @@ def run_trial(
     price = None if cost is None else check_cost(cost, len(pool))
     template = make_model(model, random_state=seed) if isinstance(model, str) else model
     batch = function.batch if batch is None else batch
-    temperature = function.temperature if batch == "softmax" and temperature is None else temperature
     if propensity is None and (pool.propensity is None or "propensity" in function.needs):
         propensity = fit_propensity(pool, seed)
-    weight = _untempered(propensity, pool.t, temperature) if track == "paper" else propensity
     state = TrialState() if state is None else state
     acquired = state.acquired
     del acquired[len(state.rows) + 1 :]  # chosen by a fit that was cut off before its row was there
@@ -125,6 +123,8 @@ def run_trial(
             available = np.setdiff1d(np.arange(len(pool)), measured)
             planned, prices = warm_start + batch_size * (step + 1), price if function.per_cost else None
             size, budget = _paid(planned, prices, measured, available)
+            rule = loop.batch_rule(fitted, pool.x) if batch == "auto" else batch
+            heat = function.temperature if rule == "softmax" and temperature is None else temperature
             chosen = loop.choose(
                 fitted,
                 pool.x,
@@ -133,9 +133,9 @@ def run_trial(
                 size,
                 available=available,
                 rng=generator(seed, "choose", step),
-                batch=batch,
-                temperature=temperature,
-                propensity=weight,
+                batch=rule,
+                temperature=heat,
+                propensity=_untempered(propensity, pool.t, heat) if track == "paper" else propensity,
                 cost=price,
                 budget=budget,
             )
