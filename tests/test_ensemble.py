@@ -226,6 +226,7 @@ def test_saved_and_loaded_it_is_the_same(fitted: TarnetEnsemble, tmp_path: Path)
 def test_own_encoder_is_given_again_on_loading(binary: bool, tmp_path: Path) -> None:
     y, t, x = make_binary(40)
     encoder, path = nn.Sequential(nn.Linear(2, 6), nn.BatchNorm1d(6), nn.ELU()), tmp_path / "model"
+    encoder.register_buffer("places", torch.ones(3), persistent=False)
     before = [p.clone() for p in encoder.parameters()]
     model = TarnetEnsemble(encoder=encoder, **TINY).fit(y if binary else x[:, 0] + t, t, X=x)
     model.save(path)

@@ -267,6 +267,31 @@ def test_units_gain_nothing_from_being_drawn_into_the_sample(
     assert with_it == pytest.approx(without, rel=1e-6)
 
 
+class Strangers(Recorder):
+    """A model to which nobody says anything about anyone else."""
+
+    def _posterior(self, x: Array, *, joint: bool) -> Posterior:
+        return Posterior(
+            np.zeros((len(x), 2)), np.zeros((len(x), 2, 1)), np.tile(np.eye(2), (len(x), 1, 1)), np.ones((len(x), 2))
+        )
+
+
+@pytest.mark.filterwarnings("ignore::causalbald.errors.ApproximationWarning")
+def test_people_who_matter_more_count_more_to_themselves_in_large_pools_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, t = np.random.default_rng(0).normal(size=(300, 2)), np.arange(300) % 2
+    model = Strangers().fit(x[:10, 0], t[:10], X=x[:10])
+    weights = np.where(np.arange(300) < 150, 1.0, 3.0)
+    monkeypatch.setattr(loop, "CHUNK", 70)
+    for few in (300, 100):
+        monkeypatch.setattr(loop, "_FEW", few)
+        goal = loop.pool_targets(300, weights=weights)
+        scores = loop.score_pool(model, x, t, "tau-vr", targets=goal)
+        np.testing.assert_allclose(np.exp(scores), weights / weights.sum() / 2)
+        rng, rest = np.random.default_rng(0), np.arange(300)
+        chosen = loop.choose(model, x, t, "tau-vr", 20, available=rest, batch="greedy", targets=goal, rng=rng)
+        assert (chosen >= 150).all()
+
+
 def test_a_shortlist_has_only_units_that_can_be_chosen(benchmark: datasets.Benchmark) -> None:
     """With fewer finite scores than a shortlist has places, all of them are on it."""
     x, t = benchmark.pool.x, benchmark.pool.t

@@ -230,6 +230,9 @@ def test_bad_input_is_named() -> None:
         model.effect(x[:0])
     with pytest.raises(InputError, match=r"Y has shape \(30, 1\)"):
         model.fit(y[:, None], t, X=x)
+    dates = pd.DataFrame({"a": np.arange(3.0), "born": np.array(["1950-01-01", "NaT", "1960-02-03"], "datetime64[ns]")})
+    with pytest.raises(InputError, match=r"'born'\] holds dates"):
+        GaussianProcess().fit([1.0, 2.0, 3.0], [0, 1, 0], X=dates)
     with pytest.raises(InputError, match="X is not numeric"):
         model.effect([["a", "b", "c"]])
     with pytest.raises(InputError, match="no labelled units in arm 1"):

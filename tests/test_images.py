@@ -29,6 +29,7 @@ from causalbald.models import (
     TarnetEnsemble,
 )
 from causalbald.models.nn.encoders import EachMember
+from causalbald.models.units import StandardUnits
 
 TINY: dict[str, Any] = {"hidden": 16, "depth": 1, "epoch_steps": 3, "max_epochs": 2}
 LEARNS: dict[str, Any] = {"hidden": 32, "depth": 1, "epoch_steps": 5, "max_epochs": 15, "learning_rate": 2e-2}
@@ -114,9 +115,17 @@ def test_images_are_a_table_of_their_principal_components() -> None:
     np.testing.assert_allclose(np.cov(image.units_(pool.astype(np.float32)).T, ddof=0), np.eye(4), atol=1e-3)
 
 
+def test_components_that_are_rounding_errors_are_left_out() -> None:
+    """Images that differ in two ways have two components; more would be noise, blown up to variance 1."""
+    rng = np.random.default_rng(0)
+    patterns = rng.normal(size=(2, 1, 8, 8))
+    images = np.einsum("nk,kchw->nchw", rng.normal(size=(60, 2)), patterns).astype(np.float32)
+    assert StandardUnits.of_pool(images, 20, 0)(images).shape == (60, 2)
+
+
 def test_components_are_no_more_than_images_can_have() -> None:
     y, t, x = make_data(12)
-    assert GaussianProcess(components=50).fit(y, t, X=x).units_(x).shape == (12, 12)
+    assert GaussianProcess(components=50).fit(y, t, X=x).units_(x).shape == (12, 11)  # less their mean
     with pytest.raises(InputError, match="components"):
         GaussianProcess(components=0).fit(y, t, X=x)
     same = np.ones((12, 1, 8, 8))

@@ -162,6 +162,9 @@ def test_average_effect_agrees_with_draws(link: str) -> None:
 def test_average_effect_by_default_weighs_units_equally() -> None:
     p = fake_posterior(units=6)
     assert p.average_effect() == pytest.approx(p.average_effect(np.full(6, 1 / 6)))
+    assert p.average_effect() == pytest.approx(p.average_effect(np.full(6, 2.0)))
+    with pytest.raises(InputError, match="sum above 0"):
+        p.average_effect(np.zeros(6))
 
 
 def test_linearised_keeps_unit_moments_exact() -> None:

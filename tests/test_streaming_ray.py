@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from causalbald import loop
 from causalbald.errors import CausalBaldError, InputError
 from causalbald.streaming import Round, parquet
 from tests.test_ray import cluster
@@ -27,13 +28,18 @@ def there(tmp_path: Path) -> Round:
     folder = tmp_path / "parts"
     folder.mkdir()
     for k in range(3):
-        write(folder / f"{k}.parquet", PEOPLE.iloc[200 * k : 200 * (k + 1)], rows=30)
-    return Round(open_pool(folder), results(), outcome="outcome", model=small())
+        part = PEOPLE.assign(matters=1.0 + np.arange(UNITS) % 3).iloc[200 * k : 200 * (k + 1)]
+        write(folder / f"{k}.parquet", part, rows=30)
+    pool = open_pool(folder, exclude=["matters", "site"])
+    return Round(pool, results(), outcome="outcome", model=small(), weight="matters")
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["mu-pi-bald", "tau-vr"])
-def test_same_scores_and_batch_as_on_this_machine(cluster: None, there: Round, name: str) -> None:
+def test_same_scores_and_batch_as_on_this_machine(
+    cluster: None, there: Round, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_FEW", 100)  # so that a sample stands for everyone, and weights count apart
     seen: list[int] = []
     scores = there.scores(name, backend="ray", progress=lambda done, _: seen.append(done))
     assert seen[-1] == UNITS

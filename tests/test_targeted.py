@@ -75,17 +75,22 @@ def test_closed_forms_are_what_measuring_does(name: str, residual: bool) -> None
     np.testing.assert_allclose(got, brute_force(name, p, targets), rtol=2e-3 if name == "regret" else 1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_of_a_sample_a_unit_is_left_out_and_its_own_effect_is_one_of_all(name: str, residual: bool) -> None:
-    p, own = fake_posterior(UNITS, residual=residual, rank=5), 0.05
+def test_of_a_sample_a_unit_is_left_out_and_its_own_effect_is_one_of_all(
+    name: str, residual: bool, weighted: bool
+) -> None:
+    p, each = fake_posterior(UNITS, residual=residual, rank=5), np.linspace(0.0, 0.3, UNITS)
+    own = each if weighted else 0.05
     sample = acquisition.Targets.of(TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3, own=own)
     got = acquisition.score(name, p, ARM, targets=sample)
     for i in range(UNITS):
         others = np.zeros(UNITS)
         others[sample.positions] = sample.weights
         others[i] = 0.0
-        weights = (1 - own) * others / others.sum() + own * (np.arange(UNITS) == i)
+        share = each[i] if weighted else 0.05
+        weights = (1 - share) * others / others.sum() + share * (np.arange(UNITS) == i)
         everyone = acquisition.Targets.of(np.arange(UNITS), UNITS, weights, threshold=0.3)
         expected = brute_force(name, p, everyone)[i]
         assert got[i] == pytest.approx(expected, rel=2e-3 if name == "regret" else 1e-5, abs=1e-4)
@@ -188,6 +193,16 @@ def test_draws_give_the_squared_covariance_without_bias() -> None:
         found.append(square @ TARGETS.weights)
     standard_error = np.std(found, axis=0) / np.sqrt(len(found))
     assert (np.abs(np.mean(found, axis=0) - worth) < 4 * standard_error).all()
+
+
+def test_draws_of_independent_units_say_little_about_both_outcomes() -> None:
+    """Without the adjustment for two regressors, chance correlations with 200 targets would be worth thrice as much."""
+    draws = np.random.default_rng(0).normal(size=(50, 200, 2))
+    p, arm = Posterior.from_draws(draws, 0.1), np.arange(200) % 2
+    everyone = acquisition.Targets.of(np.arange(200), 200)
+    worth = np.exp(acquisition.score("epig-mu", p, arm, targets=everyone))
+    own = 0.5 * np.log(1 / (0.1 / 1.1)) / 200  # what an outcome says of itself
+    assert own < worth.mean() < own + 0.5 * 2 / 49  # chance: R² of two regressors is 2 / 49, of which half stays
 
 
 @pytest.mark.parametrize("name", ["tau-vr", "regret"])

@@ -187,13 +187,21 @@ def check_alpha(alpha: float) -> float:
 
 
 def _as_float(values: Any, name: str) -> Array:
+    _refuse_dates(values, name)
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} is not numeric ({error}). Encode text and categories as numbers first.") from None
 
 
+def _refuse_dates(values: Any, name: str) -> None:
+    """Dates would pass as nanoseconds since 1970, and a missing one as a number far below all others."""
+    if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M") or np.asarray(values).dtype.kind in ("m", "M"):
+        raise InputError(f"{name} holds dates or durations: use an age or a number of days instead.")
+
+
 def _numeric_column(column: Any, name: str) -> Array:
+    _refuse_dates(column, name)
     try:
         return np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):

@@ -51,8 +51,10 @@ def score_pool(
     pi = None if propensity is None else check_probability(propensity, len(x))
     goal = _goal(function, targets, len(x))
 
+    own = goal.own if goal is not None and isinstance(goal.own, np.ndarray) else None
+
     def take(rows: Positions | slice) -> Block:
-        return Block(x[rows], arm[rows], None if pi is None else pi[rows])
+        return Block(x[rows], arm[rows], None if pi is None else pi[rows], None if own is None else own[rows])
 
     score, scores = Scorer.of(model, function, goal, take), np.empty(len(x))
     everyone = goal is not None and len(goal.positions) == len(x)
@@ -79,7 +81,7 @@ def pool_targets(units: int, *, weights: ArrayLike | None = None, threshold: flo
     """Return the pool itself as the population that matters: everyone, or of large pools a fixed sample of 1,000.
 
     ``weights`` (N,) say how much each unit matters, by default all the same; those of large pools are drawn by them,
-    and a unit's own effect then counts as one of N, whether the unit was drawn or not.
+    and a unit's own effect then counts as one of N, or with its weight, whether the unit was drawn or not.
     """
     rng = generator(0, "targets", units)
     if weights is None and units > _FEW:
@@ -90,7 +92,7 @@ def pool_targets(units: int, *, weights: ArrayLike | None = None, threshold: flo
     if len(mattering) <= _FEW:
         return acq.Targets.of(mattering, units, everyone.weights[mattering], threshold=threshold)
     positions, counts = np.unique(rng.choice(units, size=_TARGETS, p=everyone.weights), return_counts=True)
-    return acq.Targets.of(positions, units, counts, threshold=threshold, own=1 / units)
+    return acq.Targets.of(positions, units, counts, threshold=threshold, own=everyone.weights)
 
 
 def _goal(function: acq.Acquisition, targets: acq.Targets | None, units: int) -> acq.Targets | None:
@@ -107,7 +109,13 @@ def _with_targets(rows: Positions, goal: acq.Targets | None) -> tuple[Positions,
     every = np.concatenate([rows, np.setdiff1d(goal.positions, rows)])
     order = np.argsort(every)
     here = order[np.searchsorted(every[order], goal.positions)]
-    return every, replace(goal, positions=here)
+    return every, among(goal, every, here)
+
+
+def among(goal: acq.Targets, rows: Positions, positions: Positions) -> acq.Targets:
+    """Return targets of a pool as those of some of its rows, in which they are at ``positions``."""
+    own = goal.own[rows] if isinstance(goal.own, np.ndarray) else goal.own
+    return replace(goal, positions=positions, own=own)
 
 
 def choose(

@@ -304,9 +304,15 @@ class Posterior:
         return np.asarray(-0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance))
 
     def average_effect(self, weights: ArrayLike | None = None) -> tuple[float, float]:
-        """Return mean and variance of the (weighted) average effect over the units, from the joint belief."""
+        """Return mean and variance of the average effect over the units, from the joint belief.
+
+        ``weights`` (N,) say how much each unit counts; they need not sum to 1.
+        """
         self.warn_if_mostly_local()
-        w = np.full(len(self), 1 / len(self)) if weights is None else check_vector(weights, "weights", len(self))
+        w = np.ones(len(self)) if weights is None else check_vector(weights, "weights", len(self))
+        if w.sum() <= 0:
+            raise InputError("weights of an average must have a sum above 0.")
+        w = w / w.sum()
         belief = self.linearised()
         shared = w @ (belief.factor[:, 1] - belief.factor[:, 0])
         r = belief.residual

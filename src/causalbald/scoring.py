@@ -17,11 +17,15 @@ from causalbald.posterior import Posterior
 
 
 class Block(NamedTuple):
-    """Some units: covariates x (n, D) or images, arms (n,) and, for functions that ask for it, P(treated | x) (n,)."""
+    """Some units: covariates x (n, D) or images, arms (n,) and, for functions that ask for it, P(treated | x) (n,).
+
+    ``own`` (n,) is what each unit's own effect weighs, where it is not the same for all; see :class:`acq.Targets`.
+    """
 
     x: AnyArray
     arm: Treatment
     propensity: Array | None = None
+    own: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,9 @@ class Scorer:
         if targets is None:
             return cls(model, function, propensity=propensity)
         goal = take(targets.positions)
+        if isinstance(targets.own, np.ndarray):
+            goal = goal._replace(own=targets.own[targets.positions])
+            targets = replace(targets, own=goal.own)
         within = replace(targets, positions=np.arange(len(targets.positions)))
         links = model.links(goal.x) if function.linked else None
         if links is not None:
@@ -81,7 +88,8 @@ class Scorer:
         belief = self.model.posterior(np.concatenate([block.x, goal.x]))
         arm = np.concatenate([block.arm, goal.arm])
         both = None if pi is None or other is None else np.concatenate([pi, other])
-        beside = replace(targets, positions=units + targets.positions)
+        own = targets.own if block.own is None or goal.own is None else np.concatenate([block.own, goal.own])
+        beside = replace(targets, positions=units + targets.positions, own=own)
         return self.function(belief, arm, propensity=both, targets=beside, rng=rng)[:units]
 
     def of_goal(self, rng: np.random.Generator | None = None) -> Array:
@@ -111,7 +119,7 @@ class Scorer:
         def covariance(rows: slice, arm: int | None) -> Array:
             return links(block.x[rows], block.arm[rows], arm)
 
-        return replace(targets, covariance=covariance)
+        return replace(targets, covariance=covariance, own=targets.own if block.own is None else block.own)
 
     def _propensity(self, block: Block) -> Array | None:
         return self.propensity(block.x) if block.propensity is None and self.propensity else block.propensity

@@ -41,8 +41,9 @@ class Targets:
     targets that are not among the units being scored: their ``belief``, in which the positions then are, and
     ``covariance(rows, arm)``, that of some units' own outcomes with the targets' under an arm, or with their effects.
 
-    ``own``: where the targets are a sample, the weight of one unit among everyone whom they stand for. A unit that is
-    scored is then left out of the sample, and its own effect counts with that weight, whether it was drawn or not.
+    ``own``: where the targets are a sample, the weight of one unit among everyone whom they stand for, or of each unit
+    that is scored, (N,). A unit that is scored is then left out of the sample, and its own effect counts with that
+    weight, whether it was drawn or not.
     ``place``: where each unit that is scored is among the targets, or -1, if positions do not say it.
     """
 
@@ -51,7 +52,7 @@ class Targets:
     threshold: float = 0.0
     belief: Posterior | None = None
     covariance: Callable[[slice, int | None], Array] | None = None
-    own: float | None = None
+    own: float | Array | None = None
     place: Positions | None = None
 
     @classmethod
@@ -62,7 +63,7 @@ class Targets:
         weights: ArrayLike | None = None,
         *,
         threshold: float = 0.0,
-        own: float | None = None,
+        own: float | Array | None = None,
     ) -> Targets:
         """Return checked targets among ``length`` units; equal weights unless given, normalised to sum to 1."""
         index = check_positions(positions, length, "targets")

@@ -5,8 +5,8 @@ C_j = Cov(mu_t(x_i), tau(x_j)) for targets j with weights w_j that sum to 1. For
 those of the best linear approximation. All are exact for Gaussian beliefs: measuring y moves E tau_j by C_j / (v + s2)
 times its surprise, and takes C_j² / (v + s2) off the variance of tau_j, whatever the outcome is.
 
-Where a sample of J units stands for N, the unit itself is left out of it and its own effect counts as one of N. With
-its share of the sample, members would be worth more than others by the chance of having been drawn.
+Where a sample of J units stands for N, the unit itself is left out of it and its own effect counts as one of N, or with
+its own weight. With its share of the sample, members would be worth more than others by the chance of being drawn.
 """
 
 from __future__ import annotations
@@ -64,6 +64,9 @@ def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> 
         for part in _chunks(len(outcome), _CACHED):
             c0, c1 = both[0][part], both[1][part]
             quadratic = c0 * (c0 * inverse[:, 0, 0] + c1 * (2 * inverse[:, 0, 1])) + c1**2 * inverse[:, 1, 1]
+            if belief.n_draws is not None and belief.n_draws > 3:  # as the adjusted R² of two regressors
+                v, n = expectation[part, None], belief.n_draws - 1
+                quadratic = v - (v - quadratic) * (n / (n - 2))
             total[rows][part] = -0.5 * _mean_log_rest(quadratic / outcome[part, None], goal.about.weights)
         # Of a unit itself, c is a column of its own Σ, so that cᵀ Σ⁻¹ c = v.
         itself = -0.5 * _mean_log_rest((expectation / outcome)[:, None], np.ones(1))
@@ -133,7 +136,8 @@ class _Goal:
             return to_others
         place = self.place[rows]
         left = 1 - np.where(place < 0, 0.0, self.about.weights[place])
-        return np.asarray((1 - self.own) * to_others / np.maximum(left, _TINY) + self.own * to_itself)
+        own = self.own[rows] if isinstance(self.own, np.ndarray) else self.own
+        return np.asarray((1 - own) * to_others / np.maximum(left, _TINY) + own * to_itself)
 
 
 Worth = Callable[[Array, Array, _Effects], Array]

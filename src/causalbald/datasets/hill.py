@@ -40,6 +40,7 @@ def linear_predictor(x: Array, rng: np.random.Generator) -> Array:
     than three standard deviations from the mean of a covariate: exponentials of outliers would be all that matters.
     """
     scale = x.std(axis=0)
+    scale = np.where(scale > 1e-12 * np.abs(x).max(axis=0), scale, 0.0)  # rounding is no variation
     if not scale.any():
         raise InputError("all units are the same: outcomes cannot depend on covariates that do not vary.")
     z = np.clip((x - x.mean(axis=0)) / np.where(scale > 0, scale, 1.0), -_FARTHEST, _FARTHEST)

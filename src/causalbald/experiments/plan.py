@@ -82,7 +82,7 @@ class Plan:
 
     def _spec(self, dataset: str, model: str, acquisition: str, track: Any, seed: int) -> TrialSpec:
         s = self.settings_of(dataset)
-        preset = _PRESET_OF.get(dataset, dataset)
+        preset = preset_of(dataset)
         return TrialSpec(
             dataset,
             acquisition,
@@ -149,6 +149,11 @@ class Plan:
 
 
 PRESETS: dict[str, tuple[str, list[Plan]]] = {}
+
+
+def preset_of(dataset: str) -> str:
+    """Return the name of the models' presets for a data set, if they have one."""
+    return _PRESET_OF.get(dataset, dataset)
 
 
 def _preset(name: str, what: str, *plans: Plan) -> None:

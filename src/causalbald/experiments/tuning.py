@@ -19,7 +19,7 @@ from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_int
 from causalbald.datasets import Benchmark, Split
 from causalbald.errors import InputError, TrainingError
-from causalbald.experiments.plan import PAPER
+from causalbald.experiments.plan import PAPER, preset_of
 from causalbald.experiments.trial import warm_start_positions
 from causalbald.models import DeepKernelGP, TarnetEnsemble, make_model
 from causalbald.models.deep import check_schedule
@@ -194,7 +194,7 @@ class _Task:
         if check_int(size, "labels", low=2) > len(data.pool):
             raise InputError(f"{size} labels asked for, but the pool has {len(data.pool)} units: take fewer labels.")
         searched = SEARCH_SPACES[model]
-        preset = {k: v for k, v in presets(model).get(data.name, {}).items() if k not in searched}
+        preset = {k: v for k, v in presets(model).get(preset_of(data.name), {}).items() if k not in searched}
         fixed = {**preset, "random_state": seed, **options}
         space = {k: values for k, values in searched.items() if k not in fixed}
         known = data.pool.take(warm_start_positions(data.pool.t, size, seed))
@@ -246,7 +246,7 @@ def _run_one(study: optuna.Study, task: _Task, seed: int) -> None:
             if behind and limit < task.max_epochs:
                 study.tell(trial, state=optuna.trial.TrialState.PRUNED)
                 return
-    except RuntimeError as error:  # a TrainingError, torch's of linear algebra or of memory
+    except (RuntimeError, InputError) as error:  # training, linear algebra, memory, a belief that is none
         trial.set_user_attr("error", str(error))
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return

@@ -130,7 +130,8 @@ class ray_pool:
         """Start a task."""
         task = self._ray.remote(num_cpus=1, max_retries=0)(work)
         exceptions = self._ray.exceptions
-        return _relay(task.remote(*arguments).future(), (exceptions.WorkerCrashedError, exceptions.NodeDiedError))
+        lost = (exceptions.WorkerCrashedError, exceptions.NodeDiedError, exceptions.OutOfMemoryError)
+        return _relay(task.remote(*arguments).future(), lost)
 
 
 def _relay(inner: Future[Any], lost: type[BaseException] | tuple[type[BaseException], ...]) -> Future[object]:

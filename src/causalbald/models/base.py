@@ -132,6 +132,7 @@ class CateEstimator(BaseEstimator, ABC):
         sign = self._sign(T0, T1)
         parts = [(p.effect_mean, p.quantile(alpha) * np.sqrt(p.effect_variance)) for p in self._chunks(X)]
         mean, reach = (np.concatenate(values) for values in zip(*parts, strict=True))
+        reach = abs(sign) * reach  # of an arm against itself there is nothing unknown
         return sign * mean - reach, sign * mean + reach
 
     def ate(self, X: Any, *, T0: int = 0, T1: int = 1) -> float:
@@ -142,7 +143,7 @@ class CateEstimator(BaseEstimator, ABC):
         """Return a credible interval for the average effect over ``X``, from the joint belief about all units."""
         sign, belief = self._sign(T0, T1), self.posterior(X)
         mean, variance = belief.average_effect()
-        reach = belief.quantile(alpha) * variance**0.5
+        reach = abs(sign) * belief.quantile(alpha) * variance**0.5
         return sign * mean - reach, sign * mean + reach
 
     def _chunks(self, X: Any) -> Iterator[Posterior]:

@@ -14,6 +14,7 @@ from causalbald._typing import AnyArray, Array
 
 # Of the pool's images, so many are looked at, and of large ones so many that they have this number of pixels in all.
 _IMAGES, _PIXELS = 5_000, 20_000_000
+_NOTHING = 1e-5  # of the largest singular value: rounding errors of single precision
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class StandardUnits:
         some = pool[np.sort(rows)]
         scale = channel_scale(some)
         centred = ((some - some.mean(axis=0)) / scale).reshape(size, -1)
-        _, _, found = randomized_svd(centred, min(components, *centred.shape), random_state=random_state)
+        _, values, found = randomized_svd(centred, min(components, *centred.shape), random_state=random_state)
+        found = found[: max(1, int((values > _NOTHING * values[0]).sum()))]
         by_channel = found.reshape(-1, *pool.shape[1:]) / scale
         directions = by_channel.reshape(len(found), -1).T.astype(np.float32)
         projected = (some.reshape(size, -1) @ directions).astype(np.float64)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from causalbald import acquisition as acq
 from causalbald._typing import Array
+from causalbald.campaign.columns import to_numbers
 from causalbald.errors import CausalBaldError, InputError
 from causalbald.experiments.workers import ray_pool
 from causalbald.scoring import Block, Scorer
@@ -21,8 +22,13 @@ from causalbald.streaming.files import CELLS
 from causalbald.streaming.parquet import Encoding, ParquetPool
 
 
-def ray_scores(pool: ParquetPool, score: Scorer, size: int, address: str | None) -> Iterator[Array]:
-    """Yield the scores of all units, in order; the cluster's tasks read, encode and score the rows."""
+def ray_scores(
+    pool: ParquetPool, score: Scorer, size: int, address: str | None, weight: str | None = None
+) -> Iterator[Array]:
+    """Yield the scores of all units, in order; the cluster's tasks read, encode and score the rows.
+
+    ``weight`` is the column by which units' own effects count, if they do.
+    """
     if "rng" in score.function.needs:
         raise InputError(f"acquisition {score.function.name!r} draws at random, row after row: use backend 'local'.")
     start = 0
@@ -31,8 +37,10 @@ def ray_scores(pool: ParquetPool, score: Scorer, size: int, address: str | None)
 
         # One path, and not one for each file: Ray looks at several in threads that get in each other's way.
         files = data.read_parquet(str(pool.path.resolve()), file_extensions=["parquet", "pq"])
-        rows = files.select_columns(pool.encoding.names)
-        work, rows_together = _scored(pool.encoding, score, size), max(size, CELLS // pool.sample.x.shape[1])
+        rows = files.select_columns(list(dict.fromkeys([*pool.encoding.names, *([weight] if weight else [])])))
+        total = float(pool.numbers(weight, "weight").sum()) if weight else 1.0
+        work = _scored(pool.encoding, score, size, weight, total)
+        rows_together = -(-(CELLS // pool.sample.x.shape[1]) // size) * size  # blocks are those of backend 'local'
         done = rows.map_batches(work, batch_size=rows_together, batch_format="pyarrow", zero_copy_batch=True)
         parts: Iterable[Any] = done.iter_batches(batch_size=None, batch_format="pyarrow")
         for part in parts:
@@ -44,7 +52,9 @@ def ray_scores(pool: ParquetPool, score: Scorer, size: int, address: str | None)
         raise CausalBaldError(f"the Ray cluster returned {start:,} of {len(pool):,} rows: use backend 'local'.")
 
 
-def _scored(encoding: Encoding, score: Scorer, size: int) -> Callable[[pa.Table], pa.Table]:
+def _scored(
+    encoding: Encoding, score: Scorer, size: int, weight: str | None, total: float
+) -> Callable[[pa.Table], pa.Table]:
     """Return a function that scores the rows of a table."""
     # A function with a name is looked up by it: the module of a plugin cannot be sent.
     function = score.function.name if score.function.name in acq.names() else score.function
@@ -53,8 +63,10 @@ def _scored(encoding: Encoding, score: Scorer, size: int) -> Callable[[pa.Table]
 
     def work(table: pa.Table) -> pa.Table:
         there = Scorer(model, acq.get(function), *rest)
-        x, arm, _ = encoding.block(table)
-        blocks = (Block(x[k : k + size], arm[k : k + size]) for k in range(0, len(x), size))
+        x, arm, *_ = encoding.block(table)
+        own = None if weight is None else to_numbers(table[weight], weight) / total
+        parts = (slice(k, k + size) for k in range(0, len(x), size))
+        blocks = (Block(x[part], arm[part], own=None if own is None else own[part]) for part in parts)
         scores = np.concatenate([there(block) for block in blocks])
         return pa.table({"score": scores, "arm": arm.astype(np.int8)})
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +24,7 @@ from causalbald.campaign.tables import column, read_table
 from causalbald.campaign.units import id_text, written
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, make_model
-from causalbald.scoring import Scorer
+from causalbald.scoring import Block, Scorer
 from causalbald.selection import select
 from causalbald.streaming.parquet import ParquetPool
 
@@ -73,7 +72,8 @@ class Round:
             raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
         for name in {pool.id, pool.treatment, outcome}.intersection(_OWN_COLUMNS):
             raise InputError(f"column {name!r} has the name of a column of the result: give it another name.")
-        self._weights, self._worthwhile = None if weight is None else pool.numbers(weight, "weight"), worthwhile
+        self._weight, self._worthwhile = weight, worthwhile
+        self._weights = None if weight is None else pool.numbers(weight, "weight")
         self.targets()  # fails, if at all, before a model is fitted
         where, y = self._read(measured if isinstance(measured, (list, tuple)) else [measured])
         self.measured, self.pending = where[~np.isnan(y)], where[np.isnan(y)]
@@ -189,11 +189,12 @@ class Round:
         score = self._scorer(function)
         size, scores, done = loop.block_size(score), np.empty(len(self.pool)), 0
         if check_choice(backend, "backend", ("local", "ray")) == "local":
-            parts = score.over(self.pool.blocks(size), rng)
+            parts = score.over(self._blocks(size, score), rng)
         else:
             from causalbald.streaming.cluster import ray_scores
 
-            parts = ray_scores(self.pool, score, size, ray_address)
+            weight = None if score.goal is None or score.goal.own is None else self._weight
+            parts = ray_scores(self.pool, score, size, ray_address, weight)
         for part in parts:
             scores[done : done + len(part)] = part
             done += len(part)
@@ -202,6 +203,16 @@ class Round:
         if (targets := self._targets(function)) is not None and (len(targets.positions) == done or score.goal_apart):
             scores[targets.positions] = score.of_goal(rng)
         return scores
+
+    def _blocks(self, size: int, score: Scorer) -> Iterator[Block]:
+        """Yield all units, with their weights where their own effects count by them."""
+        if self._weights is None or score.goal is None or score.goal.own is None:
+            yield from self.pool.blocks(size)
+            return
+        own, start = self._weights / self._weights.sum(), 0
+        for block in self.pool.blocks(size):
+            yield block._replace(own=own[start : start + len(block.x)])
+            start += len(block.x)
 
     def _scorer(self, function: acq.Acquisition) -> Scorer:
         if function.batchwise:
@@ -249,7 +260,7 @@ class Round:
             temperature=temperature,
             pending=np.searchsorted(rows, self.pending),
             propensity=self._propensity.predict(units.x) if "propensity" in function.needs else None,
-            targets=None if targets is None else replace(targets, positions=np.searchsorted(rows, goal)),
+            targets=None if targets is None else loop.among(targets, rows, np.searchsorted(rows, goal)),
             shortlist=len(rows),
         )
         return rows[chosen]

@@ -100,6 +100,8 @@ def check_model(model: CateEstimator) -> None:
         effect, posterior.effect_mean, rtol=1e-5, atol=1e-4, err_msg="effect must be the posterior's mean effect"
     )
     np.testing.assert_allclose(fitted.effect(new, T0=1, T1=0), -effect, err_msg="effect must change sign with the arms")
+    nothing = np.array(fitted.effect_interval(new, T0=1, T1=1))
+    np.testing.assert_array_equal(nothing, 0.0, err_msg="an arm has no effect against itself")
     np.testing.assert_array_equal(fitted.const_marginal_effect(new), effect, "EconML's name must give the same")
     np.testing.assert_allclose(fitted.ate(new), effect.mean(), err_msg="ate must be the mean effect")
     lower, upper = fitted.effect_interval(new)

@@ -145,7 +145,8 @@ class _Best:
         if not np.isfinite(self._score).all():
             raise TrainingError("training found no weights with a finite score: try a smaller learning_rate.")
         for name, value in [*self._network.named_parameters(), *self._network.named_buffers()]:
-            value.data = self._weights[name]
+            if name in self._weights:  # not so a user's buffers that are not to be saved
+                value.data = self._weights[name]
         self._select(range(len(self.steps)))
 
     def _select(self, members: Sequence[int]) -> None:
