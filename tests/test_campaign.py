@@ -268,6 +268,36 @@ def test_ids_come_back_as_they_were_written(tmp_path: Path, ids: list[Any]) -> N
     assert campaign.tell(tmp_path / "results.csv").new == 3
 
 
+def test_ids_that_are_text_in_a_frame_stay_text(tmp_path: Path) -> None:
+    table = pool_of(STUDY).assign(patient=[str(k) for k in range(120)])
+    campaign = Campaign.create(tmp_path / "s.db", table, **OPTIONS)
+    for study in (campaign, Campaign(tmp_path / "s.db")):
+        assert table["patient"].isin(study.ask(3)["patient"]).sum() == 3
+
+
+@pytest.mark.parametrize("outcome", ["score", "rank", "effect", "why"])
+def test_what_we_say_is_never_told_as_an_outcome(outcome: str) -> None:
+    campaign = new_campaign(STUDY, outcome=outcome)
+    batch = campaign.ask(20)
+    campaign.tell(batch[["patient"]].assign(**{outcome: np.arange(20.0)}))
+    batch = campaign.ask(3)
+    assert outcome not in batch
+    batch.loc[0, outcome] = 0.5
+    assert campaign.tell(batch).new == 1
+
+
+def test_those_who_failed_come_after_all_others() -> None:
+    study = STUDY.assign(price=np.where(np.arange(120) == 0, 1.0, 20.0))
+    campaign = new_campaign(study, cost="price")
+    failed = set(campaign.ask(40)["patient"])
+    campaign.fail(failed)
+    assert not failed & set(campaign.ask(budget=200)["patient"])
+    rest = 120 - 40 - len(campaign.pending())
+    batch = campaign.ask(rest + 6)["patient"]
+    assert len(failed & set(batch)) == 6
+    assert failed.isdisjoint(batch[:rest])
+
+
 def test_ids_that_a_spreadsheet_would_run_survive_the_way_there_and_back(tmp_path: Path) -> None:
     from causalbald.campaign.tables import read_table, write_table
 

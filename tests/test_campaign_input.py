@@ -55,6 +55,8 @@ BAD_POOLS: dict[str, tuple[Change, dict[str, Any], str]] = {
     "excluded column missing": (same, {"exclude": ["race"]}, "no column 'race'"),
     "covariate missing": (same, {"covariates": ["height"]}, "no column 'height'"),
     "covariates as text": (same, {"covariates": "age"}, "must be a list"),
+    "protected as text": (same, {"protected": "sex"}, r"protected must be a list of columns.*\['sex'\]"),
+    "excluded as text": (same, {"exclude": "sex"}, "exclude must be a list"),
     "covariate is the treatment": (same, {"covariates": ["drug", "age"]}, "'drug' cannot be a covariate"),
     "kind unknown": (same, {"covariates": {"age": "ordinal"}}, "'numeric' or 'categorical'"),
     "text declared as a number": (same, {"covariates": {"sex": "numeric"}}, r"'sex' must hold numbers.*row 1"),
@@ -144,6 +146,10 @@ BAD_RESULTS: dict[str, tuple[Any, str]] = {
     "no rows": (pd.DataFrame({"patient": pd.Series([], dtype=str), "cd4": pd.Series([], dtype=float)}), "no outcome"),
     "another value": (pd.DataFrame({"patient": ["p002", "p000"], "cd4": [1.0, 99.0]}), r"'p000'.*--overwrite"),
     "withdrawn": (pd.DataFrame({"patient": ["p039"], "cd4": [1.0]}), r"withdrawn.*moved away"),
+    "mapping with text": ({"p002": 5.2, "p003": "<0.5"}, "the row of 'p003' has '<0.5'"),
+    "mapping with nothing": ({}, "no outcomes given"),
+    "mapping with missing values": ({"p002": pd.NA, "p003": None}, "no outcome in column 'cd4'"),
+    "id as decimal": (pd.DataFrame({"patient": ["7.0"], "cd4": [1.0]}), "'7.0'"),
     "not a table": (7, "cannot read a int"),
     "no such file": ("results.csv", "no file"),
 }
@@ -207,10 +213,11 @@ def test_calls_that_cannot_be_answered_change_nothing(study_file: Path, case: st
         ("[1]\n", "no exported campaign"),
         ('{"format": "causalbald campaign", "version": 9, "events": 0}\n', "newer causalbald"),
         ("not json\n", "line 1"),
+        ("SQLite format 3\0\x00\udcff", "line 1.*no exported campaign"),
     ],
 )
 def test_files_that_are_no_export(tmp_path: Path, content: str, said: str) -> None:
-    (tmp_path / "study.jsonl").write_text(content)
+    (tmp_path / "study.jsonl").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(InputError, match=said):
         Campaign.from_export(tmp_path / "study.db", tmp_path / "study.jsonl")
     assert [p.name for p in tmp_path.iterdir()] == ["study.jsonl"]

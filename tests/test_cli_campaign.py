@@ -173,9 +173,14 @@ def test_a_form_that_was_filled_in_and_not_told_is_not_lost(folder: Path) -> Non
     with pytest.raises(InputError, match=r"'second\.csv' holds 3 outcomes that were not told"):
         run("ask", "study.db", "-n", "2", "-o", "second.csv")
     assert len(rows(run("pending", "study.db"))) == 3
+    for command in (["history"], ["effects"], ["subgroups", "--by", "sex"]):
+        with pytest.raises(InputError, match="outcomes that were not told"):
+            run(command[0], "study.db", *command[1:], "-o", "second.csv")
     run("tell", "study.db", "second.csv")
     run("ask", "study.db", "-n", "2", "-o", "second.csv")
     assert len(pd.read_csv("second.csv")) == 2
+    with pytest.raises(InputError, match=r"'patients\.csv' is a table of people, and not one of ours"):
+        run("pending", "study.db", "-o", "patients.csv")
 
 
 def test_a_form_that_could_not_be_told_is_not_lost_either(folder: Path) -> None:

@@ -288,6 +288,16 @@ def test_binary_outcomes_costs_and_an_ensemble(monkeypatch: pytest.MonkeyPatch) 
     assert "column price" in page.words
 
 
+def test_rare_events_do_not_make_intervals_too_narrow() -> None:
+    """No interval around a risk of 13 % holds those to whom it happens."""
+    table, _ = people(160)
+    happens = np.random.default_rng(0).random(160) < 0.13
+    campaign = create(table, model="gp", audit=0.6, outcome_type="binary")
+    told = dict(zip(table["who"], happens.astype(float), strict=True))
+    campaign.tell({unit: told[unit] for unit in campaign.ask(120)["who"]})
+    assert "too narrow" not in Page(campaign_page(campaign)).words
+
+
 def test_long_campaigns_are_cut_with_a_note() -> None:
     table, outcomes = people(300)
     campaign = create(table, protected=[])

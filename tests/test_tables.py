@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from causalbald._spreadsheet import safe_cell
 from causalbald.campaign.columns import MISSING, OTHER, Column, encode, feature_names, find_columns, to_numbers
 from causalbald.campaign.tables import as_frame, read_table, write_table
 from causalbald.errors import InputError
+from causalbald.streaming.files import ParquetFiles
 
 ROWS = [{"id": "007", "age": 41.5, "sex": "f"}, {"id": "008", "age": None, "sex": "m"}]
 
@@ -71,6 +73,39 @@ def test_every_kind_of_frame_comes_back_as_itself() -> None:
 def test_an_index_with_a_name_is_a_column() -> None:
     frame = pd.DataFrame(ROWS).set_index("id")
     assert read_table(frame).data.column_names == ["id", "age", "sex"]
+
+
+def test_row_numbers_of_pandas_are_no_column(tmp_path: Path) -> None:
+    frame = pd.DataFrame([*ROWS, *ROWS]).iloc[[3, 1, 2]]
+    assert read_table(frame).data.column_names == ["id", "age", "sex"]
+    assert read_table(frame.set_index("id", drop=False)).data.column_names == ["id", "age", "sex"]
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert pq.read_schema(tmp_path / "t.parquet").names[-1] == "__index_level_0__"
+    for source in (tmp_path / "t.parquet", pq.read_table(tmp_path / "t.parquet")):
+        assert read_table(source).data.column_names == ["id", "age", "sex"]
+    assert ParquetFiles(tmp_path / "t.parquet").schema.names == ["id", "age", "sex"]
+
+
+@pytest.mark.parametrize(
+    ("header", "said"), [(["id", "y", "y"], "more than one column 'y'"), (["id", None, "y"], "column without a name")]
+)
+def test_names_in_excel_are_those_that_are_written(tmp_path: Path, header: list[str | None], said: str) -> None:
+    pd.DataFrame([header, [1, None, 2.5], [2, 3.5, 4.5]]).to_excel(tmp_path / "t.xlsx", index=False, header=False)
+    with pytest.raises(InputError, match=rf"t\.xlsx has {'a ' if 'without' in said else ''}{said}"):
+        read_table(tmp_path / "t.xlsx")
+    pd.DataFrame([["id", "y", None], [1, 2.5, None]]).to_excel(tmp_path / "t.xlsx", index=False, header=False)
+    assert read_table(tmp_path / "t.xlsx").data.column_names == ["id", "y"], "an empty column is nothing"
+
+
+def test_points_in_a_file_with_decimal_commas_may_be_those_of_thousands(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id;weight;y\n1;70,5;1.234\n2;81,2;950\n")
+    found = read_table(path)
+    with pytest.raises(InputError, match=r"has '1.234' in row 1, which may mean 1,234 or 1234"):
+        to_numbers(found.data["y"], "y", decimal=found.decimal)
+    path.write_text("id;weight;y\n1;70,5;1.234\n2;81,2;9.5\n")
+    found = read_table(path)
+    assert to_numbers(found.data["y"], "y", decimal=found.decimal).tolist() == [1.234, 9.5]
 
 
 def test_parquet_and_excel(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a budget pays for."""
+"""What a budget pays for, and how money is written."""
 
 from __future__ import annotations
 
@@ -8,3 +8,8 @@ import math
 def spendable(budget: float | None) -> float:
     """Return what may be spent, with room for the rounding of sums of prices; everything without a budget."""
     return math.inf if budget is None else budget * (1 + 1e-9)
+
+
+def amount(value: float) -> str:
+    """Return money, or any number that people wrote, as text with all its digits; what rounding left over is 0."""
+    return f"{0.0 if abs(value) < 1e-9 else value:,.10g}"

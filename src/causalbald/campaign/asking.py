@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from causalbald import acquisition, loop
-from causalbald._money import spendable
+from causalbald._money import amount, spendable
 from causalbald._random import generator
 from causalbald._scaling import column_scale
 from causalbald._threads import one_thread
@@ -55,45 +55,57 @@ def limits(
     left = settings.left(state.spent)
     if left is not None:
         if left <= 0:
-            raise InputError(f"the budget of {settings.budget:g} is spent: nobody else can be asked for.")
+            raise InputError(f"the budget of {amount(settings.budget or 0.0)} is spent: nobody else can be asked for.")
         money.append(left)
     open_units = len(pool) - len(state.closed)
     if not open_units:
         raise InputError("everyone has been measured, asked for or withdrawn: nobody is left to ask for.")
     if n is None:
-        cheapest = 1.0 if pool.cost is None else float(pool.cost.min())
-        size = size if budget is None else int(spendable(min(money)) / cheapest)
-        size = min(size, open_units)
+        size = min(size if budget is None else _payable(state, pool, min(money)), open_units)
     return size, min(money) if money else None
+
+
+def _payable(state: State, pool: Pool, budget: float) -> int:
+    """Return how many units a budget pays at most, the cheapest first."""
+    if pool.cost is None:
+        return int(spendable(budget))
+    prices = np.sort(np.delete(pool.cost, pool.units.positions(state.closed)))
+    return int(np.searchsorted(np.cumsum(prices), spendable(budget), side="right"))
 
 
 def propose(
     state: State, pool: Pool, settings: Settings, size: int, budget: float | None, belief: Callable[[], Belief]
 ) -> Proposal:
     """Choose the next batch from the state of a campaign; the same state and seed give the same batch."""
-    available = _available(state, pool, size)
+    first, again = _available(state, pool, size)
+    available = np.sort(np.concatenate([first, again]))
     rng = generator(settings.seed, "ask", len(state.rounds) + 1)
     pending, measured = (np.sort(pool.units.positions(units)) for units in (state.pending, state.outcomes))
     with one_thread():
         audits, probability = _audits(state, settings, available, size, pool.cost, budget, rng)
         left = None if budget is None else budget - _price(pool, audits)
-        rest, waiting = np.setdiff1d(available, audits), np.concatenate([pending, audits])
-        offer = _Offer(rest, size - len(audits), waiting, measured, left, rng)
-        drawn = _audit_entries(pool, audits, len(available), probability)
-        if lacking_arm(state, pool) is not None:
-            return Proposal(_ranked(drawn + _first_batch(pool, settings, offer)), None)
-        current = belief()
-        entries = _with_effects(drawn + _informed_batch(current, offer), current)
-        return Proposal(_ranked(entries), current.summary())
+        entries = _audit_entries(pool, audits, len(available), probability)
+        current = belief() if lacking_arm(state, pool) is None else None
+        for group in (first, again):
+            known = pool.units.positions([entry["id"] for entry in entries])
+            rest, waiting = np.setdiff1d(group, known), np.concatenate([pending, known])
+            offer = _Offer(rest, min(size - len(entries), len(rest)), waiting, measured, left, rng)
+            if offer.size:
+                chosen = _informed_batch(current, offer) if current else _first_batch(pool, settings, offer)
+                left = None if left is None else left - sum(entry.get("cost", 1.0) for entry in chosen)
+                entries = entries + chosen
+        if current is None:
+            return Proposal(_ranked(entries), None)
+        return Proposal(_ranked(_with_effects(entries, current)), current.summary())
 
 
-def _available(state: State, pool: Pool, size: int) -> Positions:
-    """Return who can be asked for; those whose measurement has failed before only if the others do not suffice."""
+def _available(state: State, pool: Pool, size: int) -> tuple[Positions, Positions]:
+    """Return who can be asked for, and those whose measurement has failed before if the others do not suffice."""
     available = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
     if size > len(available):
         raise InputError(f"{size} units asked for, but only {len(available)} can be measured: ask for fewer.")
     others = np.setdiff1d(available, pool.units.positions(state.failed))
-    return others if size <= len(others) else available
+    return others, np.setdiff1d(available, others) if size > len(others) else others[:0]
 
 
 def _first_batch(pool: Pool, settings: Settings, offer: _Offer) -> list[dict[str, Any]]:

@@ -12,7 +12,10 @@ from causalbald.campaign.units import Units
 
 
 def batch_table(settings: Settings, units: Units, rounds: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return a row per unit of recorded batches, in their order."""
+    """Return a row per unit of recorded batches, in their order.
+
+    Without our own column of the outcome's name, if there is one: it would be told as outcomes.
+    """
     rows = [unit | {"round": r["round"]} for r in rounds for unit in r["units"]]
     arms = settings.arms
     columns: dict[str, Any] = {
@@ -28,4 +31,5 @@ def batch_table(settings: Settings, units: Units, rounds: Iterable[Mapping[str, 
     columns["outside_support"] = pa.array([row["outside_support"] for row in rows], pa.bool_())
     if settings.cost is not None:
         columns[settings.cost] = pa.array([row["cost"] for row in rows], pa.float64())
+    columns.pop(settings.outcome, None)
     return pa.table(columns)

@@ -154,6 +154,17 @@ class Belief:
         size = min(_SAMPLE, len(self.pool))
         return np.sort(generator(self.settings.seed, "sample").choice(len(self.pool), size=size, replace=False))
 
+    @cached_property
+    def focus(self) -> tuple[Positions, Array]:
+        """On whom advice is based, and how much each of them counts: the sample, or some of those who matter."""
+        weight = self.pool.weight
+        if weight is None:
+            return self.sample, np.full(len(self.sample), 1 / len(self.sample))
+        mattering = np.flatnonzero(weight)
+        size = min(_SAMPLE, len(mattering))
+        rows = np.sort(generator(self.settings.seed, "focus").choice(mattering, size=size, replace=False))
+        return rows, weight[rows] / weight[rows].sum()
+
     @one_thread()
     def summary(self) -> dict[str, Any]:
         """Return in a few numbers what is believed now, to be recorded with a batch."""

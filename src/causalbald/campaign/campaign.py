@@ -158,7 +158,8 @@ class Campaign:
     @cached_property
     def pool(self) -> Pool:
         """Everyone who might be measured."""
-        return Pool(self.storage, self.settings, self.columns, self._state.created["rows"])
+        created = self._state.created
+        return Pool(self.storage, self.settings, self.columns, created["rows"], text_ids=created.get("text_ids", False))
 
     @property
     def state(self) -> State:

@@ -26,7 +26,7 @@ _DATE = re.compile(r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{
 _LOOK_AT = 2000
 _WITH_COMMA = r"^[+-]?\d+,\d+([eE][+-]?\d+)?$"
 _WITH_POINT = r"^[+-]?\d*\.\d"
-_THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
+_THOUSANDS = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
 
 
 class CellError(InputError):
@@ -139,38 +139,53 @@ def feature_names(columns: Iterable[Column]) -> list[str]:
     return [feature for c in columns for feature in c.features]
 
 
-def to_numbers(values: pa.ChunkedArray, name: str, ids: Sequence[str] | None = None) -> Array:
+def to_numbers(values: pa.ChunkedArray, name: str, ids: Sequence[str] | None = None, *, decimal: str = ".") -> Array:
     """Return a column as floats, missing ones as NaN. Text is read with decimal commas where it has no others.
 
-    With ``ids``, an error names the person instead of the row.
+    With ``ids``, an error names the person instead of the row. ``decimal`` is the sign that other numbers of the same
+    file have before their decimals.
     """
     try:
-        return _numbers(_with_points(values, name) if is_text(values.type) else values, name)
+        return _numbers(_with_points(values, name, decimal) if is_text(values.type) else values, name)
     except CellError as error:
         if ids is None:
             raise
         raise CellError(error.column, error.row, error.problem, ids[error.row]) from None
 
 
-def _with_points(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _with_points(values: pa.ChunkedArray, name: str, decimal: str) -> pa.ChunkedArray:
     """Return text with points for decimal commas, unless numbers have points as well; blank cells are missing."""
     text = pc.utf8_trim_whitespace(pc.cast(values, pa.string()))
     text = pc.if_else(pc.equal(text, ""), None, text)
-    commas = pc.fill_null(pc.match_substring_regex(text, _WITH_COMMA), False)
-    if not pc.any(commas).as_py() or pc.any(pc.match_substring_regex(text, _WITH_POINT)).as_py():
+    commas, points = (
+        pc.fill_null(pc.match_substring_regex(text, pattern), False) for pattern in (_WITH_COMMA, _WITH_POINT)
+    )
+    if pc.any(points).as_py():
+        if decimal == ",":
+            _refuse_thousands(text, points, name, decimal)
         return text
-    if pc.all(pc.match_substring_regex(text.filter(commas), _THOUSANDS)).as_py():
-        row = pc.index(commas, True).as_py()
-        shown = text[row].as_py()
-        meant = f"{shown.replace(',', '.')} or {shown.replace(',', '')}"
-        raise CellError(name, row, f"has {shown!r} in {{row}}, which may mean {meant} (write one of these)")
+    if not pc.any(commas).as_py():
+        return text
+    _refuse_thousands(text, commas, name, ".")
     return pc.if_else(commas, pc.replace_substring(text, ",", "."), text)
+
+
+def _refuse_thousands(text: pa.ChunkedArray, found: pa.ChunkedArray, name: str, decimal: str) -> None:
+    """Refuse numbers with a point or comma that may be one of thousands, unless others of the column say it is not."""
+    if not pc.all(pc.match_substring_regex(text.filter(found), _THOUSANDS)).as_py():
+        return
+    row = pc.index(found, True).as_py()
+    shown = text[row].as_py()
+    meant = f"{shown.replace(',', '.').replace('.', decimal)} or {shown.replace(',', '').replace('.', '')}"
+    raise CellError(name, row, f"has {shown!r} in {{row}}, which may mean {meant} (write one of these)")
 
 
 def _numbers(values: pa.ChunkedArray, name: str) -> Array:
     # Covariates come here directly: they are read in parts, and commas in one part may look like thousands.
     try:
-        number = np.array(pc.cast(values, pa.float64()).to_numpy(), dtype=np.float64)
+        # Not safely: of whole numbers with more than 15 digits the last are of no matter here.
+        exact = not pa.types.is_integer(values.type)
+        number = np.array(pc.cast(values, pa.float64(), safe=exact).to_numpy(), dtype=np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         row, example = _first_not_a_number(values)
         shown = repr(example).replace("{", "{{").replace("}", "}}")

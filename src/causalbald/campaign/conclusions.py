@@ -14,8 +14,9 @@ from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald.campaign.belief import Average, Belief, Effects, Mask
-from causalbald.campaign.columns import Column, encode
+from causalbald.campaign.columns import Column, as_text, encode
 from causalbald.campaign.pool import Pool
+from causalbald.campaign.setup import propensity_model
 from causalbald.campaign.state import State
 from causalbald.campaign.tables import TableIn
 from causalbald.diagnostics.representativeness import group_values
@@ -80,24 +81,21 @@ def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
     weights = (np.asarray(groups.codes) == np.arange(len(names))[:, None]).astype(np.float64)
     counts = weights.sum(axis=1)
     found = belief.averages(belief.pool.x, weights / counts[:, None], alpha)
-    return pa.table(
-        {
-            by: names,
-            "units": counts.astype(np.int64),
-            **{name: [getattr(a, name) for a in found] for name in ("effect", "sd", "lower", "upper")},
-        }
-    )
+    columns = {"units": counts.astype(np.int64)}
+    columns |= {name: [getattr(a, name) for a in found] for name in ("effect", "sd", "lower", "upper")}
+    return pa.table({by if by not in columns else "group": names} | columns)
 
 
 def groups_of(pool: Pool, by: str) -> pd.Categorical[str]:
-    """Return the group of each unit by a column of the pool, in order; numbers are cut into fifths."""
+    """Return the group of each unit by a column of the pool, in order; numbers, if no codes, are cut into fifths."""
     try:
         values = pool.table([by])[by]
     except (pa.ArrowInvalid, KeyError):
         raise InputError(
             f"there is no column {by!r} in this campaign: groups are by covariates and protected columns."
         ) from None
-    return group_values(values.to_pandas())
+    codes = any(c.name == by and c.kind == "categorical" for c in pool.columns)
+    return group_values((as_text(values) if codes else values).to_pandas())
 
 
 @one_thread()
@@ -121,10 +119,12 @@ def policy(belief: Belief, alpha: float) -> Policy:
 @one_thread()
 def predict(belief: Belief, table: TableIn, columns: Sequence[Column], alpha: float) -> pa.Table:
     """Return the expected effects of people in another table, in its order."""
-    found = belief.effects(encode(columns, table.data), alpha)
-    name = belief.settings.id
-    ids = {name: table.data[name]} if name in table.data.column_names else {}
-    return pa.table(ids | _effect_columns(found) | {"recommended": _recommended(belief, belief.treats(found))})
+    x, pool, settings = encode(columns, table.data), belief.pool, belief.settings
+    found = belief.effects(x, alpha)
+    ids = {settings.id: table.data[settings.id]} if settings.id in table.data.column_names else {}
+    recommended = {"recommended": _recommended(belief, belief.treats(found))}
+    outside = is_outside(propensity_model(pool.x, pool.arm, settings.seed).predict(x))
+    return pa.table(ids | _effect_columns(found) | recommended | {"outside_support": outside})
 
 
 def _recommended(belief: Belief, treat: Mask) -> pa.Array:

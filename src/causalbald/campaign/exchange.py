@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from causalbald._files import replacing
+from causalbald._money import amount
 from causalbald.campaign.events import Draft, Event
 from causalbald.campaign.pool import part_names
 from causalbald.campaign.state import State
@@ -81,7 +82,7 @@ def _rows(event: Event) -> Iterator[tuple[int, str, str, str | None, float | Non
     if event.kind == "told":
         before, source = body.get("before", {}), "with the pool" if body["source"] == "pool" else ""
         for unit, value in body["outcomes"].items():
-            yield *head, unit, value, f"instead of {before[unit]:g}" if unit in before else source
+            yield *head, unit, value, f"instead of {amount(before[unit])}" if unit in before else source
     elif event.kind == "asked":
         for unit in body["units"]:
             yield *head, unit["id"], unit.get("score"), f"round {body['round']}: {unit['why']}"
@@ -100,12 +101,14 @@ def _is_export(path: Path) -> bool:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 found = json.loads(line)
-            except json.JSONDecodeError:
-                raise InputError(f"{path.name} cannot be read at line {number}: was it cut short?") from None
+            except ValueError:  # no JSON, or no text at all
+                raise InputError(
+                    f"{path.name} cannot be read at line {number}: was it cut short, or is it no exported campaign?"
+                ) from None
             if not isinstance(found, dict):
                 raise InputError(f"{path.name} is no exported campaign: make one with `causalbald campaign export`.")
             yield found

@@ -22,10 +22,13 @@ _ROWS_IN_PART = 100_000
 class Pool:
     """The pool of a stored campaign."""
 
-    def __init__(self, storage: Storage, settings: Settings, columns: Sequence[Column], rows: int) -> None:
+    def __init__(
+        self, storage: Storage, settings: Settings, columns: Sequence[Column], rows: int, *, text_ids: bool = False
+    ) -> None:
         self._storage = storage
+        self._text_ids = text_ids
         self._settings = settings
-        self._columns = columns
+        self.columns = columns
         self._rows = rows
 
     def __len__(self) -> int:
@@ -34,7 +37,7 @@ class Pool:
     @cached_property
     def units(self) -> Units:
         """Who they are."""
-        return Units(_unpacked(self._storage.part("ids"))["id"], self._settings.id)
+        return Units(_unpacked(self._storage.part("ids"))["id"], self._settings.id, text=self._text_ids)
 
     @cached_property
     def arm(self) -> Treatment:
@@ -59,10 +62,10 @@ class Pool:
     @cached_property
     def x(self) -> Array:
         """Encoded covariates, (N, D)."""
-        x = np.empty((self._rows, sum(len(c.features) for c in self._columns)))
+        x = np.empty((self._rows, sum(len(c.features) for c in self.columns)))
         start = 0
-        for part in self._parts([c.name for c in self._columns]):
-            x[start : start + len(part)] = encode(self._columns, part)
+        for part in self._parts([c.name for c in self.columns]):
+            x[start : start + len(part)] = encode(self.columns, part)
             start += len(part)
         return x
 

@@ -14,7 +14,7 @@ Better = Literal["higher", "lower"]
 OutcomeType = Literal["auto", "continuous", "binary"]
 Value = str | int | float | bool
 # Columns of the tables that a campaign returns, beside the user's own id, treatment and cost.
-_OWN_COLUMNS = frozenset(
+OWN_COLUMNS = frozenset(
     [
         "rank",
         "round",
@@ -63,7 +63,10 @@ class Settings:
 
     def left(self, spent: float) -> float | None:
         """Return what is left of the budget, if there is one."""
-        return None if self.budget is None else self.budget - spent
+        if self.budget is None:
+            return None
+        left = self.budget - spent
+        return 0.0 if abs(left) <= spendable(self.budget) - self.budget else left
 
     def pays(self, spending: float) -> bool:
         """Return whether the budget, if there is one, suffices for all of this, but for rounding."""
@@ -98,7 +101,7 @@ class Settings:
             for other, same in roles[:k]:
                 if name is not None and name == same:
                     raise InputError(f"column {name!r} cannot be both the {other} and the {role}.")
-            if name in _OWN_COLUMNS and role != "outcome":
+            if name in OWN_COLUMNS and role != "outcome":
                 raise InputError(f"the {role} cannot be called {name!r}, as a column of every batch is: rename it.")
 
     def as_json(self) -> dict[str, Any]:

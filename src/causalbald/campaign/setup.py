@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,13 @@ from causalbald.campaign.columns import Column, Described, as_text, encode, find
 from causalbald.campaign.events import Draft, versions
 from causalbald.campaign.pool import pool_parts
 from causalbald.campaign.settings import Settings, Value
-from causalbald.campaign.tables import column, read_table
+from causalbald.campaign.tables import TableIn, column, read_table
 from causalbald.campaign.telling import check_binary
-from causalbald.campaign.units import Units, id_text
+from causalbald.campaign.units import Units, id_text, is_text
 from causalbald.errors import InputError
+
+if TYPE_CHECKING:
+    from causalbald.models import PropensityModel
 
 MAX_COLUMNS = 2000
 _ENOUGH = 20_000  # units from which propensities and hints about columns are learned
@@ -56,6 +59,7 @@ class Preparation:
             "settings": self.settings.as_json(),
             "columns": [c.as_json() for c in self.columns],
             "rows": len(self),
+            "text_ids": self.units.kept_as_text,
             "questions": self.questions,
             "versions": versions(),
         }
@@ -84,19 +88,23 @@ def prepare(
         raise InputError(f"{found.name} has {table.num_columns} columns, at most {MAX_COLUMNS} are possible.")
     if not table.num_rows:
         raise InputError(f"{found.name} has no rows: give one per person.")
-    units = Units(id_text(column(table, id, "ids"), id), id)
+    ids = column(table, id, "ids")
+    units = Units(id_text(ids, id), id, text=found.typed and is_text(ids.type))
     arms, arm = _arms(column(table, treatment, "treatment"), treatment, control, units)
     settings = Settings(id=id, treatment=treatment, arms=arms, protected=tuple(protected), **others)
     settings.check()
-    _check_numbers(table, "cost", settings.cost, units, zero=False)
-    _check_numbers(table, "weight", settings.weight, units, zero=True)
+    _check_numbers(found, "cost", settings.cost, units, zero=False)
+    _check_numbers(found, "weight", settings.weight, units, zero=True)
+    for option, given in (("protected", protected), ("exclude", exclude)):
+        if isinstance(given, str):
+            raise InputError(f"{option} must be a list of columns, got the text {given!r}: write [{given!r}].")
     for name in protected:
         column(table, name, "protected group")
     names = _covariate_names(table, settings, covariates, exclude)
     kinds = dict(covariates) if isinstance(covariates, Mapping) else {}
     columns, described = find_columns(table, names, kinds)
     x = encode(columns, table)
-    outcomes = _known_outcomes(table, settings, units)
+    outcomes = _known_outcomes(found, settings, units)
     kept = [n for n in table.column_names if n in {*names, *protected, settings.cost, settings.weight}]
     return Preparation(
         settings,
@@ -121,7 +129,7 @@ def _arms(
         example = units.at(np.flatnonzero(values.is_null().to_numpy())[:1])[0]
         raise InputError(
             f"treatment {name!r} is missing for {values.null_count} units, for example id {example!r}: "
-            "leave them out of the pool."
+            "leave them out of the pool. In CSV files words such as NA and None count as missing, too."
         )
     arms, control_text = find_arms(pc.unique(values), name, control)
     return arms, (as_text(values).to_numpy() != control_text).astype(np.intp)
@@ -151,11 +159,11 @@ def find_arms(values: pa.Array, name: str, control: Value | None) -> tuple[tuple
     return (first, second), text
 
 
-def _check_numbers(table: pa.Table, role: str, name: str | None, units: Units, *, zero: bool) -> None:
+def _check_numbers(table: TableIn, role: str, name: str | None, units: Units, *, zero: bool) -> None:
     """Refuse a column of costs or weights unless it has a number above 0, or also ``zero``, for everyone."""
     if name is None:
         return
-    values = to_numbers(column(table, name, role), name)
+    values = to_numbers(column(table.data, name, role), name, decimal=table.decimal)
     bad = ~(values >= 0 if zero else values > 0)
     if bad.any():
         raise InputError(
@@ -185,36 +193,42 @@ def _covariate_names(
     return list(dict.fromkeys(chosen))
 
 
-def _known_outcomes(table: pa.Table, settings: Settings, units: Units) -> dict[str, float]:
+def _known_outcomes(table: TableIn, settings: Settings, units: Units) -> dict[str, float]:
     """Return the outcomes that the table has already, by id."""
-    if settings.outcome not in table.column_names:
-        meant = [n for n in table.column_names if n.strip().lower() == settings.outcome.strip().lower()]
+    names = table.data.column_names
+    if settings.outcome not in names:
+        meant = [n for n in names if n.strip().lower() == settings.outcome.strip().lower()]
         if meant:
             raise InputError(
                 f"there is no column {settings.outcome!r} for the outcome, but one {meant[0]!r}: if that is it, write "
                 "it so; if not, rename one of them."
             )
         return {}
-    values = to_numbers(column(table, settings.outcome, "outcome"), settings.outcome)
+    outcome = column(table.data, settings.outcome, "outcome")
+    values = to_numbers(outcome, settings.outcome, decimal=table.decimal)
     known = np.flatnonzero(~np.isnan(values))
     check_binary(values[known], units.at(known), settings)
     return dict(zip(units.at(known), values[known].tolist(), strict=True))
 
 
-@one_thread()
 def _propensity(x: Array, arm: Treatment, seed: int) -> Array:
     """Return P(treated | x), learned from a sample of a large pool, cross-fitted within the sample."""
+    model = propensity_model(x, arm, seed)
+    if len(x) <= _ENOUGH:
+        fitted: Array = model.cross_fitted_
+        return fitted
+    propensity = model.predict(x)
+    propensity[_sample(len(x), seed)] = model.cross_fitted_
+    return propensity
+
+
+@one_thread()
+def propensity_model(x: Array, arm: Treatment, seed: int) -> PropensityModel:
+    """Return a model of P(treated | x), fitted to a pool, or to a sample of a large one."""
     from causalbald.models import PropensityModel
 
-    model = PropensityModel(random_state=seed)
-    if len(x) <= _ENOUGH:
-        fitted: Array = model.fit(x, arm).cross_fitted_
-        return fitted
-    sample = _sample(len(x), seed)
-    model.fit(x[sample], arm[sample])
-    propensity = model.predict(x)
-    propensity[sample] = model.cross_fitted_
-    return propensity
+    rows = _sample(len(x), seed) if len(x) > _ENOUGH else np.arange(len(x))
+    return PropensityModel(random_state=seed).fit(x[rows], arm[rows])
 
 
 def _sample(size: int, seed: int) -> Any:

@@ -164,7 +164,8 @@ def simulate(
     For each seed, outcomes of everyone are drawn anew: expected outcomes by Hill's response surface B on the table's
     covariates, an effect of 4 on average among the treated, noise of standard deviation 1. Both ways start with the
     same random measurements. Errors are those of the effects of all people in the pool. Outcomes that the table has are
-    not read; an audit share and a budget of the whole campaign are left out.
+    not read; an audit share, a budget of the whole campaign, and what is better or worthwhile, in the outcome's unit,
+    are left out.
 
     Parameters
     ----------

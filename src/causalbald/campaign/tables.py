@@ -23,31 +23,42 @@ _MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
 _EXCEL = (".xlsx", ".xlsm")
+_INDEX = re.compile(r"__index_level_\d+__")
 
 
 @dataclass(frozen=True)
 class TableIn:
-    """A table as Arrow, and the library whose frame the caller used (None for a file)."""
+    """A table as Arrow, and the library whose frame the caller used (None for a file).
+
+    ``typed``: whether values have the kinds that their owner gave them, as in a frame or a Parquet file; those of CSV
+    and Excel files are guessed. ``decimal`` is the sign that numbers of a CSV file have before their decimals.
+    """
 
     data: pa.Table
     backend: Any = None
     name: str = "the table"
+    typed: bool = False
+    decimal: str = "."
 
 
 def read_table(source: Any, *, text: Sequence[str] = ()) -> TableIn:
     """Return a table from a path or from any DataFrame; columns named in ``text`` are read as they are written."""
-    if isinstance(source, (str, Path)):
-        path = Path(source)
-        table = TableIn(_read_file(path, text), name=path.name)
-    else:
-        table = _read_frame(source)
-    names = table.data.column_names
+    table = _read_file(Path(source), text) if isinstance(source, (str, Path)) else _read_frame(source)
+    _check_names(table.data.column_names, table.name)
+    return table
+
+
+def is_index(name: str) -> bool:
+    """Whether a column is a table's row numbers, which pandas adds to what it writes."""
+    return _INDEX.fullmatch(name) is not None
+
+
+def _check_names(names: Sequence[str], table: str) -> None:
     if not names or any(not str(n).strip() for n in names):
-        raise InputError(f"{table.name} has a column without a name: every column needs one.")
+        raise InputError(f"{table} has a column without a name: every column needs one.")
     repeated = [n for n, count in Counter(names).items() if count > 1]
     if repeated:
-        raise InputError(f"{table.name} has more than one column {repeated[0]!r}: rename or drop one.")
-    return table
+        raise InputError(f"{table} has more than one column {repeated[0]!r}: rename or drop one.")
 
 
 def as_frame(data: pa.Table, backend: Any) -> Any:
@@ -91,12 +102,11 @@ def write_table(data: pa.Table, path: Path) -> None:
 def _read_frame(source: Any) -> TableIn:
     import narwhals as nw
 
-    index = getattr(source, "index", None)
-    if hasattr(source, "reset_index") and any(name is not None for name in getattr(index, "names", [])):
-        source = source.reset_index()
+    if hasattr(source, "reset_index"):
+        source = _with_named_index(source)
     try:
         frame = nw.from_native(source, eager_only=True)
-        return TableIn(frame.to_arrow(), nw.get_native_namespace(frame).__name__)
+        return TableIn(_without_index(frame.to_arrow()), nw.get_native_namespace(frame).__name__, typed=True)
     except nw.exceptions.DuplicateError:
         names = [str(c) for c in source.columns]
         repeated = next(c for c in names if names.count(c) > 1)
@@ -108,7 +118,20 @@ def _read_frame(source: Any) -> TableIn:
         raise InputError(f"cannot read a {type(source).__name__} as a table: give {kinds}.") from None
 
 
-def _read_file(path: Path, text: Sequence[str]) -> pa.Table:
+def _with_named_index(frame: Any) -> Any:
+    """Return a frame of the pandas kind whose index, where it has a name of its own, is columns, and else is gone."""
+    unnamed = [k for k, name in enumerate(frame.index.names) if name is None or name in frame.columns]
+    named = len(unnamed) < len(frame.index.names)
+    frame = frame.reset_index(level=unnamed, drop=True) if unnamed else frame
+    return frame.reset_index() if named else frame
+
+
+def _without_index(table: pa.Table) -> pa.Table:
+    kept = [name for name in table.column_names if not is_index(name)]
+    return table.select(kept).replace_schema_metadata(None) if len(set(kept)) == len(kept) else table
+
+
+def _read_file(path: Path, text: Sequence[str]) -> TableIn:
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
     kind = path.suffix.lower()
@@ -116,9 +139,9 @@ def _read_file(path: Path, text: Sequence[str]) -> pa.Table:
         if kind in (".parquet", ".pq"):
             import pyarrow.parquet as pq
 
-            return pq.read_table(path)
+            return TableIn(_without_index(pq.read_table(path)), name=path.name, typed=True)
         if kind in _EXCEL:
-            return _read_excel(path, text)
+            return TableIn(_read_excel(path, text), name=path.name)
         if kind in (".csv", ".tsv", ".txt"):
             return _read_csv(path, text)
     except PermissionError:
@@ -134,7 +157,14 @@ def _read_excel(path: Path, text: Sequence[str]) -> pa.Table:
     import pandas as pd
 
     try:
-        frame = pd.read_excel(path, dtype=dict.fromkeys(text, str))
+        with pd.ExcelFile(path) as book:
+            header = pd.read_excel(book, header=None, nrows=1, dtype=object)
+            frame = pd.read_excel(book, dtype=dict.fromkeys(text, str))
+        # As they are written: pandas gives columns without a name, and the second of the same name, another one.
+        names = ["" if pd.isna(name) else str(name) for name in header.iloc[0]] if len(header) else []
+        kept = [k for k, name in enumerate(names) if name.strip() or frame.iloc[:, k].notna().any()]
+        _check_names([names[k] for k in kept], path.name)
+        frame = frame.iloc[:, kept]
         for name in frame.columns:
             # Arrow has no columns of several kinds; as text they are checked like those of a CSV file.
             if pd.api.types.infer_dtype(frame[name]).startswith("mixed"):
@@ -146,7 +176,7 @@ def _read_excel(path: Path, text: Sequence[str]) -> pa.Table:
         raise InputError(f"{path.name} cannot be read as an Excel file: {_first_line(error)}") from None
 
 
-def _read_csv(path: Path, text: Sequence[str]) -> pa.Table:
+def _read_csv(path: Path, text: Sequence[str]) -> TableIn:
     from pyarrow import csv as arrow_csv
 
     encoding, sample = _sample(path)
@@ -166,7 +196,8 @@ def _read_csv(path: Path, text: Sequence[str]) -> pa.Table:
                 convert_options=convert,
             )
             # An apostrophe that write_csv has put before a name is taken off again.
-            return table.rename_columns([n[1:] if safe_cell(n[1:]) == n else n for n in table.column_names])
+            names = [n[1:] if safe_cell(n[1:]) == n else n for n in table.column_names]
+            return TableIn(table.rename_columns(names), name=path.name, decimal=decimal)
         except pa.ArrowInvalid as error:
             if not _widened(kinds, str(error), sample, delimiter):
                 raise InputError(f"{path.name} cannot be read as CSV: {_in_plain_words(error)}") from None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from causalbald._money import amount
 from causalbald._typing import Array
 from causalbald.campaign.columns import to_numbers
 from causalbald.campaign.events import Draft
@@ -52,7 +53,7 @@ class Outcomes:
             unit = other[0]
             raise InputError(
                 f"{len(other)} units have another {settings.outcome!r} already, for example {unit!r}: "
-                f"{state.outcomes[unit]:g}, now {self.values[unit]:g}. To correct it, say overwrite=True "
+                f"{amount(state.outcomes[unit])}, now {amount(self.values[unit])}. To correct it, say overwrite=True "
                 "(--overwrite); the history keeps both."
             )
         changed = {u: v for u, v in self.values.items() if u not in state.outcomes or u in set(other)}
@@ -66,12 +67,15 @@ class Outcomes:
 def outcomes_of(source: Any, settings: Settings, units: Units) -> Outcomes:
     """Return the outcomes in a frame, a file or a mapping from id to outcome."""
     if isinstance(source, Mapping):
-        ids = [canonical(i) for i in source]
-        source = pa.table({settings.id: ids, settings.outcome: list(source.values())})
+        if not source:
+            raise InputError("no outcomes given: a mapping goes from ids to outcomes.")
+        cells = _cells(source.values())
+        source = pa.table({settings.id: [canonical(i) for i in source], settings.outcome: cells})
     found = read_table(source, text=[settings.id])
     table = found.data
     ids = _known_ids(column(table, settings.id, "ids"), settings.id, units)
-    values = to_numbers(column(table, settings.outcome, "outcome"), settings.outcome, ids)
+    outcome = column(table, settings.outcome, "outcome")
+    values = to_numbers(outcome, settings.outcome, ids, decimal=found.decimal)
     there = ~np.isnan(values)
     if not there.any():
         raise InputError(f"{found.name} has no outcome in column {settings.outcome!r}: fill in at least one.")
@@ -80,12 +84,20 @@ def outcomes_of(source: Any, settings: Settings, units: Units) -> Outcomes:
     return Outcomes(told, int((~there).sum()))
 
 
+def _cells(values: Iterable[Any]) -> pa.Array:
+    """Return values as a column of numbers if they are, else of text, which is checked as that of a file."""
+    cells = [None if value is None or type(value).__name__ in ("NAType", "NaTType") else value for value in values]
+    if all(cell is None or isinstance(cell, (int, float, np.number, np.bool_)) for cell in cells):
+        return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
+    return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
+
+
 def check_binary(values: Array, ids: Sequence[str], settings: Settings) -> None:
     """Refuse outcomes other than 0, 1 and none in a campaign with binary ones."""
     bad = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
     if settings.outcome_type == "binary" and len(bad):
         raise InputError(
-            f"outcome {settings.outcome!r} must be 0 or 1 in this campaign, but is {values[bad[0]]:g} for "
+            f"outcome {settings.outcome!r} must be 0 or 1 in this campaign, but is {amount(values[bad[0]])} for "
             f"{ids[bad[0]]!r}."
         )
 

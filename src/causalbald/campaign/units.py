@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cached_property
@@ -50,9 +51,10 @@ def written(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 class Units:
     """All units of a pool: who they are and, when first asked, where."""
 
-    def __init__(self, ids: pa.ChunkedArray, name: str) -> None:
+    def __init__(self, ids: pa.ChunkedArray, name: str, *, text: bool = False) -> None:
         self.text = ids
         self.name = name
+        self.kept_as_text = text
 
     def __len__(self) -> int:
         return len(self.text)
@@ -87,11 +89,15 @@ class Units:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether the ids are whole numbers, written in the usual way."""
-        return bool(pc.all(pc.match_substring_regex(self.text, _WHOLE)).as_py())
+        """Whether the ids are whole numbers, written in the usual way, and not text in the user's own table."""
+        return not self.kept_as_text and bool(pc.all(pc.match_substring_regex(self.text, _WHOLE)).as_py())
 
     def _meant(self, unknown: str) -> str:
         """Say who may be meant by an id; a number that only looks alike is somebody else."""
+        if re.fullmatch(r"\d+\.0+", unknown):
+            whole = unknown.partition(".")[0]
+            known = pc.index(self._values, whole).as_py() >= 0
+            return f" Did you mean {whole!r}? Ids are written without decimals." if known else ""
         if unknown.isdecimal():
             same = pc.equal(pc.utf8_ltrim(self._values, "0"), unknown.lstrip("0"))
             place = pc.index(same, True).as_py()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from causalbald._money import amount
 from causalbald.cli import campaign_new, campaign_results, campaign_simulate
 from causalbald.cli.campaign_options import (
     IdFile,
@@ -18,15 +19,14 @@ from causalbald.cli.campaign_options import (
     Output,
     Study,
     check_output,
-    filled_in,
     hand_over,
     interval,
+    keep_untold,
     needs_no_pandas,
     opened,
     some_people,
 )
 from causalbald.cli.output import busy, print_json, print_records, print_table, say, write_table
-from causalbald.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,7 @@ def ask(
     """
     check_output(output)
     with opened(study) as campaign:
-        _keep_untold(campaign, output)
+        keep_untold(campaign, output)
         with busy("fitting"):
             batch = campaign.ask(n, budget=budget, dry_run=dry_run)
         _hand_over_batch(campaign, batch, output, as_json=as_json)
@@ -86,23 +86,6 @@ def ask(
         )
 
 
-def _keep_untold(campaign: Campaign, output: Path | None) -> None:
-    """Refuse to write over a table that was filled in and never told."""
-    from causalbald.campaign.telling import outcomes_of
-
-    if output is None or not output.is_file():
-        return
-    try:
-        found = outcomes_of(output, campaign.settings, campaign.pool.units).values
-        untold = sum(campaign.state.outcomes.get(unit) != value for unit, value in found.items())
-    except InputError:
-        untold = filled_in(output, campaign.settings.outcome)
-    if untold:
-        raise InputError(
-            f"{str(output)!r} holds {untold} outcomes that were not told: tell them first, or choose another name."
-        )
-
-
 def _hand_over_batch(campaign: Campaign, batch: pa.Table, output: Path | None, *, as_json: bool) -> None:
     """Write or print a batch, with an empty column for the outcome where it may be filled in."""
     import pyarrow as pa
@@ -111,13 +94,11 @@ def _hand_over_batch(campaign: Campaign, batch: pa.Table, output: Path | None, *
 
     def readable(row: dict[str, Any]) -> dict[str, Any]:
         shown = {name: row[name], treatment: row[treatment]} | ({cost: row[cost]} if cost else {})
-        shown["effect (95 %)"] = interval(row["effect"], row["lower"], row["upper"])
-        return shown | {"why": row["why"] + ("; outside common support" if row["outside_support"] else "")}
+        shown["effect (95 %)"] = interval(row.get("effect"), row.get("lower"), row.get("upper"))
+        outside = "; outside common support" if row.get("outside_support") else ""
+        return shown | {"why": row.get("why", "") + outside}
 
-    outcome = campaign.settings.outcome
-    # An outcome called "score" takes the place of our own.
-    others = batch.drop_columns([outcome] if outcome in batch.column_names else [])
-    form = others.append_column(outcome, pa.nulls(batch.num_rows, pa.float64()))
+    form = batch.append_column(campaign.settings.outcome, pa.nulls(batch.num_rows, pa.float64()))
     if output is not None:
         write_table(form, output, " A batch that is recorded is written again by `causalbald campaign pending`.")
     if as_json:
@@ -155,7 +136,7 @@ def pending(study: Study, output: Output = None, as_json: Json = False) -> None:
     """Print again who was asked for and whose outcome is still to come."""
     check_output(output)
     with opened(study, quickly=True) as campaign:
-        _keep_untold(campaign, output)
+        keep_untold(campaign, output)
         found = campaign.pending()
         _hand_over_batch(campaign, found, output, as_json=as_json)
     say(f"{found.num_rows} outcomes are pending{'' if output is None else f': {output}'}.")
@@ -205,8 +186,8 @@ def status(study: Study, as_json: Json = False) -> None:
     print_records([{"people": name, **counts} for name, counts in found["units"].items()], as_json=False)
     quoted = shlex.quote(study)
     unit = "measurements" if settings.cost is None else "spent"
-    of_budget = "" if found["budget"] is None else f" of a budget of {found['budget']:g}"
-    say(f"{found['rounds']} rounds, {found['asked']} asked for: {found['spent']:g} {unit}{of_budget}.")
+    of_budget = "" if found["budget"] is None else f" of a budget of {amount(found['budget'])}"
+    say(f"{found['rounds']} rounds, {found['asked']} asked for: {amount(found['spent'])} {unit}{of_budget}.")
     if found["units"]["pending"]["all"]:
         say(f"Who is pending: causalbald campaign pending {quoted}")
     else:
@@ -216,7 +197,8 @@ def status(study: Study, as_json: Json = False) -> None:
 def history(study: Study, output: Output = None, as_json: Json = False) -> None:
     """List all that happened: a row per event and person, oldest first."""
     check_output(output)
-    with opened(study, quickly=True) as campaign:
+    with opened(study, quickly=needs_no_pandas(output)) as campaign:
+        keep_untold(campaign, output)
         hand_over(campaign.history(), output, as_json=as_json, readable=_readable_event, last=True)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causalbald.cli.output import check_folder, print_table, say, write_table
+from causalbald.cli.output import busy, check_folder, print_table, say, write_table
 from causalbald.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,6 +41,16 @@ def opened(study: str, *, quickly: bool = False) -> Iterator[Campaign]:
 
     with _without_pandas() if quickly else nullcontext(), Campaign(study, frames="pyarrow") as campaign:
         yield campaign
+
+
+@contextmanager
+def fitting(study: str, output: Path | None = None) -> Iterator[Campaign]:
+    """Open a campaign for a command that fits its model, and fails before that if it cannot write its table."""
+    check_output(output)
+    with opened(study) as campaign:
+        keep_untold(campaign, output)
+        with busy("fitting"):
+            yield campaign
 
 
 def needs_no_pandas(table: Path | None) -> bool:
@@ -107,6 +117,29 @@ def filled_in(path: Path, outcome: str) -> int:
         ) from None
     cells = found[outcome].to_pylist() if outcome in found.column_names else []
     return sum(cell is not None and cell == cell and bool(str(cell).strip()) for cell in cells)
+
+
+def keep_untold(campaign: Campaign, output: Path | None) -> None:
+    """Refuse to write over a table that was filled in and never told, or that is the user's own."""
+    from causalbald.campaign.settings import OWN_COLUMNS
+    from causalbald.campaign.tables import read_table
+    from causalbald.campaign.telling import outcomes_of
+
+    if output is None or not output.is_file():
+        return
+    settings = campaign.settings
+    try:
+        found = outcomes_of(output, settings, campaign.pool.units).values
+        untold = sum(campaign.state.outcomes.get(unit) != value for unit, value in found.items())
+    except InputError:
+        untold = filled_in(output, settings.outcome)
+    if untold:
+        raise InputError(
+            f"{str(output)!r} holds {untold} outcomes that were not told: tell them first, or choose another name."
+        )
+    names = set(read_table(output).data.column_names) if output.stat().st_size else set()
+    if {settings.id, settings.treatment} <= names and not names & OWN_COLUMNS:
+        raise InputError(f"{str(output)!r} is a table of people, and not one of ours: choose another name.")
 
 
 def hand_over(

@@ -15,7 +15,7 @@ from causalbald.cli.campaign_options import (
     Json,
     Output,
     Study,
-    check_output,
+    fitting,
     hand_over,
     interval,
     opened,
@@ -32,7 +32,7 @@ def advice(
     as_json: Json = False,
 ) -> None:
     """Say whether to go on: what more measurements would teach, what is settled, what has changed, money left."""
-    with opened(study) as campaign, busy("fitting"):
+    with fitting(study) as campaign:
         found = campaign.advice(n)
     if as_json:
         print_json(asdict(found))
@@ -47,8 +47,7 @@ def score(study: Study, ids: Ids = None, table: IdFile = None, output: Output = 
 
     `beats` is the share of those who can still be measured with a lower score.
     """
-    check_output(output)
-    with opened(study) as campaign, busy("fitting"):
+    with fitting(study, output) as campaign:
         found = campaign.score(people(ids, table))
     hand_over(found, output, as_json=as_json, readable=with_interval(0.05))
 
@@ -65,15 +64,14 @@ def effects(
 
     Intervals hold a person's expected effect, given the model; how single outcomes scatter is not part of them.
     """
-    check_output(output)
-    with opened(study) as campaign, busy("fitting"):
+    with fitting(study, output) as campaign:
         found = campaign.effects(people(ids, table), alpha=alpha)
     hand_over(found, output, as_json=as_json, readable=with_interval(alpha))
 
 
 def ate(study: Study, alpha: Alpha = 0.05, as_json: Json = False) -> None:
     """Estimate the average effect over the whole pool, with an interval from the joint belief about everyone."""
-    with opened(study) as campaign, busy("fitting"):
+    with fitting(study) as campaign:
         found = campaign.ate(alpha=alpha)
         settings = campaign.settings
     if as_json:
@@ -95,16 +93,14 @@ def subgroups(
     as_json: Json = False,
 ) -> None:
     """Estimate the average effect in each group of a column, with intervals from the joint belief."""
-    check_output(output)
-    with opened(study) as campaign, busy("fitting"):
+    with fitting(study, output) as campaign:
         found = campaign.subgroups(by, alpha=alpha)
     hand_over(found, output, as_json=as_json, readable=with_interval(alpha), rows=None)
 
 
 def policy(study: Study, output: Output = None, alpha: Alpha = 0.05, as_json: Json = False) -> None:
     """Say whom to treat, given what is better and what is worthwhile, what that gains, and how sure it is."""
-    check_output(output)
-    with opened(study) as campaign, busy("fitting"):
+    with fitting(study, output) as campaign:
         found = campaign.policy(alpha=alpha)
         settings = campaign.settings
     numbers = {name: getattr(found, name) for name in ("treated", "gain", "lower", "upper", "gain_of_all", "settled")}
@@ -129,8 +125,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Estimate the effects of people in another table, and what to recommend to them."""
-    check_output(output)
-    with opened(study) as campaign, busy("fitting"):
+    with fitting(study, output) as campaign:
         found = campaign.predict(table, alpha=alpha)
     hand_over(found, output, as_json=as_json, readable=with_interval(alpha))
 

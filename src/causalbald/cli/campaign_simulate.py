@@ -41,7 +41,9 @@ def simulate(
     rounds: Annotated[int, typer.Option(help="How often people are chosen.", min=1, rich_help_panel=_PLAN)] = 10,
     warm_start: Annotated[
         int | None,
-        typer.Option(help="People measured at random at first; default: a batch.", min=2, rich_help_panel=_PLAN),
+        typer.Option(
+            help="People measured at random at first; default: a batch, at least 10.", min=2, rich_help_panel=_PLAN
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Pairs of simulated studies.", min=2, rich_help_panel=_PLAN)] = 10,
     workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 2,
@@ -52,7 +54,8 @@ def simulate(
 ) -> None:
     """Ask, before any money is spent, how many measurements choosing would save on this table.
 
-    It takes the same options as `new`, invents outcomes for your people, and measures them: chosen, and at random.
+    It takes the same options as `new`, but for weights, invents outcomes for your people, and measures them: chosen,
+    and at random. What is better, worthwhile, protected, or drawn as an audit makes no difference to it.
     """
     given = table.table_options(locals())
     check_output(output)

@@ -77,8 +77,8 @@ class AuditResult:
 
     @property
     def too_narrow(self) -> bool:
-        """Whether fewer outcomes lie in their 95 % intervals than chance explains."""
-        return self.covered_upper < 1 - ALPHA
+        """Whether fewer outcomes lie in their 95 % intervals than chance explains; of events, no interval says so."""
+        return not self.binary and self.covered_upper < 1 - ALPHA
 
 
 def overlap(state: State, pool: Pool, settings: Settings, columns: Sequence[Column]) -> Overlap:

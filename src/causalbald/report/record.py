@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from causalbald._money import amount
 from causalbald.campaign.belief import Belief
 from causalbald.campaign.columns import Column
 from causalbald.campaign.events import Event
@@ -86,7 +87,7 @@ def changes(events: Sequence[Event]) -> list[dict[str, Any]]:
     for event in events:
         if event.kind == "told":
             for unit, before in event.body.get("before", {}).items():
-                detail = f"{before:g} became {event.body['outcomes'][unit]:g}"
+                detail = f"{amount(before)} became {amount(event.body['outcomes'][unit])}"
                 rows.append({"time": event.time, "what": "corrected", "id": unit, "detail": detail})
         elif event.kind in ("failed", "withdrawn"):
             head = {"time": event.time, "what": event.kind, "detail": event.body["reason"]}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from causalbald._typing import Positions
+from causalbald.campaign.tables import is_index
 from causalbald.errors import InputError
 
 CELLS = 1 << 21  # that are read together, 16 MB of numbers
@@ -110,9 +111,9 @@ def _paths(path: Path) -> list[Path]:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return names and types alone, categories as the values they stand for."""
+    """Return names and types alone, categories as the values they stand for, without row numbers of pandas."""
     kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
-    return pa.schema(list(zip(schema.names, kinds, strict=True)))
+    return pa.schema([(name, kind) for name, kind in zip(schema.names, kinds, strict=True) if not is_index(name)])
 
 
 def _joined(schema: pa.Schema, other: pa.Schema, name: str, first: str) -> pa.Schema:

@@ -291,12 +291,14 @@ class Round:
 
     def _read_one(self, source: Any) -> pa.Table:
         name = self.pool.id
-        table = read_table(source, text=[name]).data
+        found = read_table(source, text=[name])
+        table = found.data
         ids = written(column(table, name, "ids"), name)
         # An apostrophe that our own CSV files put before a formula is taken off again.
         ids = id_text(pc.replace_substring_regex(ids, r"^'([=+\-@\t\r])", r"\1"), name)
-        outcome = to_numbers(column(table, self.outcome, "outcome"), self.outcome, ids.to_pylist())
-        return pa.table({"id": ids, "outcome": outcome})
+        outcome = column(table, self.outcome, "outcome")
+        values = to_numbers(outcome, self.outcome, ids.to_pylist(), decimal=found.decimal)
+        return pa.table({"id": ids, "outcome": values})
 
     def _rng(self) -> np.random.Generator:
         return generator(self.seed, "choose")
