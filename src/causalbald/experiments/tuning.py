@@ -246,7 +246,7 @@ def _run_one(study: optuna.Study, task: _Task, seed: int) -> None:
             if behind and limit < task.max_epochs:
                 study.tell(trial, state=optuna.trial.TrialState.PRUNED)
                 return
-    except (RuntimeError, InputError) as error:  # training, linear algebra, memory, a belief that is none
+    except RuntimeError as error:  # a TrainingError, torch's of linear algebra or of memory
         trial.set_user_attr("error", str(error))
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return
