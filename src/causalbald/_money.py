@@ -11,5 +11,5 @@ def spendable(budget: float | None) -> float:
 
 
 def amount(value: float) -> str:
-    """Return money, or any number that people wrote, as text with all its digits; what rounding left over is 0."""
-    return f"{0.0 if abs(value) < 1e-9 else value:,.10g}"
+    """Return money, or any number that people wrote, as text with all its digits."""
+    return f"{value:,.10g}"

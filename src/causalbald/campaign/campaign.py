@@ -158,8 +158,7 @@ class Campaign:
     @cached_property
     def pool(self) -> Pool:
         """Everyone who might be measured."""
-        created = self._state.created
-        return Pool(self.storage, self.settings, self.columns, created["rows"], text_ids=created.get("text_ids", False))
+        return Pool(self.storage, self.settings, self.columns, self._state.created)
 
     @property
     def state(self) -> State:

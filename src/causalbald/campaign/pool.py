@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,13 +23,13 @@ class Pool:
     """The pool of a stored campaign."""
 
     def __init__(
-        self, storage: Storage, settings: Settings, columns: Sequence[Column], rows: int, *, text_ids: bool = False
+        self, storage: Storage, settings: Settings, columns: Sequence[Column], created: Mapping[str, Any]
     ) -> None:
         self._storage = storage
-        self._text_ids = text_ids
         self._settings = settings
         self.columns = columns
-        self._rows = rows
+        self._rows: int = created["rows"]
+        self._text_ids: bool = created.get("text_ids", False)
 
     def __len__(self) -> int:
         return self._rows

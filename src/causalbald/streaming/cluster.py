@@ -23,11 +23,11 @@ from causalbald.streaming.parquet import Encoding, ParquetPool
 
 
 def ray_scores(
-    pool: ParquetPool, score: Scorer, size: int, address: str | None, weight: str | None = None
+    pool: ParquetPool, score: Scorer, size: int, address: str | None, weight: tuple[str, float] | None = None
 ) -> Iterator[Array]:
     """Yield the scores of all units, in order; the cluster's tasks read, encode and score the rows.
 
-    ``weight`` is the column by which units' own effects count, if they do.
+    ``weight`` is the column by which units' own effects count, if they do, and its sum over the pool.
     """
     if "rng" in score.function.needs:
         raise InputError(f"acquisition {score.function.name!r} draws at random, row after row: use backend 'local'.")
@@ -37,9 +37,8 @@ def ray_scores(
 
         # One path, and not one for each file: Ray looks at several in threads that get in each other's way.
         files = data.read_parquet(str(pool.path.resolve()), file_extensions=["parquet", "pq"])
-        rows = files.select_columns(list(dict.fromkeys([*pool.encoding.names, *([weight] if weight else [])])))
-        total = float(pool.numbers(weight, "weight").sum()) if weight else 1.0
-        work = _scored(pool.encoding, score, size, weight, total)
+        rows = files.select_columns(list(dict.fromkeys([*pool.encoding.names, *(weight or ())[:1]])))
+        work = _scored(pool.encoding, score, size, weight)
         rows_together = -(-(CELLS // pool.sample.x.shape[1]) // size) * size  # blocks are those of backend 'local'
         done = rows.map_batches(work, batch_size=rows_together, batch_format="pyarrow", zero_copy_batch=True)
         parts: Iterable[Any] = done.iter_batches(batch_size=None, batch_format="pyarrow")
@@ -53,7 +52,7 @@ def ray_scores(
 
 
 def _scored(
-    encoding: Encoding, score: Scorer, size: int, weight: str | None, total: float
+    encoding: Encoding, score: Scorer, size: int, weight: tuple[str, float] | None
 ) -> Callable[[pa.Table], pa.Table]:
     """Return a function that scores the rows of a table."""
     # A function with a name is looked up by it: the module of a plugin cannot be sent.
@@ -64,7 +63,7 @@ def _scored(
     def work(table: pa.Table) -> pa.Table:
         there = Scorer(model, acq.get(function), *rest)
         x, arm, *_ = encoding.block(table)
-        own = None if weight is None else to_numbers(table[weight], weight) / total
+        own = None if weight is None else to_numbers(table[weight[0]], weight[0]) / weight[1]
         parts = (slice(k, k + size) for k in range(0, len(x), size))
         blocks = (Block(x[part], arm[part], own=None if own is None else own[part]) for part in parts)
         scores = np.concatenate([there(block) for block in blocks])

@@ -72,8 +72,8 @@ class Round:
             raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
         for name in {pool.id, pool.treatment, outcome}.intersection(_OWN_COLUMNS):
             raise InputError(f"column {name!r} has the name of a column of the result: give it another name.")
-        self._weight, self._worthwhile = weight, worthwhile
-        self._weights = None if weight is None else pool.numbers(weight, "weight")
+        self._weights, self._worthwhile = None if weight is None else pool.numbers(weight, "weight"), worthwhile
+        self._weight = None if weight is None or self._weights is None else (weight, float(self._weights.sum()))
         self.targets()  # fails, if at all, before a model is fitted
         where, y = self._read(measured if isinstance(measured, (list, tuple)) else [measured])
         self.measured, self.pending = where[~np.isnan(y)], where[np.isnan(y)]
@@ -193,8 +193,7 @@ class Round:
         else:
             from causalbald.streaming.cluster import ray_scores
 
-            weight = None if score.goal is None or score.goal.own is None else self._weight
-            parts = ray_scores(self.pool, score, size, ray_address, weight)
+            parts = ray_scores(self.pool, score, size, ray_address, self._weight if _counts_own(score) else None)
         for part in parts:
             scores[done : done + len(part)] = part
             done += len(part)
@@ -206,10 +205,10 @@ class Round:
 
     def _blocks(self, size: int, score: Scorer) -> Iterator[Block]:
         """Yield all units, with their weights where their own effects count by them."""
-        if self._weights is None or score.goal is None or score.goal.own is None:
+        if self._weights is None or self._weight is None or not _counts_own(score):
             yield from self.pool.blocks(size)
             return
-        own, start = self._weights / self._weights.sum(), 0
+        own, start = self._weights / self._weight[1], 0
         for block in self.pool.blocks(size):
             yield block._replace(own=own[start : start + len(block.x)])
             start += len(block.x)
@@ -302,3 +301,8 @@ class Round:
 
     def _rng(self) -> np.random.Generator:
         return generator(self.seed, "choose")
+
+
+def _counts_own(score: Scorer) -> bool:
+    """Whether units' own effects count by weights of their own."""
+    return score.goal is not None and score.goal.own is not None
