@@ -88,25 +88,6 @@ def test_the_triangular_product_leaves_nothing_out() -> None:
         np.testing.assert_allclose(belief.variance[:, a], variance, rtol=1e-6)
 
 
-@pytest.mark.parametrize("max_exact", [100, 10])
-def test_links_are_the_covariances_of_the_joint_belief_where_everyone_is_a_site(max_exact: int) -> None:
-    rng = np.random.default_rng(0)
-    x, t = rng.normal(size=(40, 3)), np.arange(40) % 2
-    model = GaussianProcess(max_iter=3, sites=40, max_exact=max_exact, inducing=15)
-    model.fit(5 * x[:25, 0] + rng.normal(size=25), t[:25], X=x[:25], pool=x)
-    units, others = np.arange(10), np.arange(5, 30)
-    belief = model.posterior(x)
-    links = model.links(x[others])
-    joint = np.einsum("ir,jar->ija", belief.factor[units, t[units]], belief.factor[others])
-    own = units[:, None] == others[None, :]
-    joint[own] += belief.residual[units, t[units]][np.nonzero(own)[0]]
-    scale = belief.variance.max()
-    for arm in (0, 1):
-        np.testing.assert_allclose(links(x[units], t[units], arm), joint[..., arm], atol=1e-6 * scale)
-    effects = links(x[units], t[units], None)
-    np.testing.assert_allclose(effects, joint[..., 1] - joint[..., 0], atol=1e-6 * scale)
-
-
 def test_more_noise_where_rounding_errors_outweigh_it_and_nowhere_else() -> None:
     x = torch.linspace(0, 1, 300)
     smooth = 9 * torch.exp(-0.5 * (x[:, None] - x).square())

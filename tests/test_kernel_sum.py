@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -31,16 +32,23 @@ def test_value_and_gradient_between_two_sets_of_units() -> None:
     torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_gradient_by_the_free_parameters_of_an_index() -> None:
+@pytest.mark.parametrize("gram", [True, False])
+def test_gradient_by_the_free_parameters_of_an_index(gram: bool) -> None:
     """One set of units on both sides, whose places both move with the lengthscales and the index."""
     x, arm, towards = normal(0, 6, 3), torch.arange(6) % 2, normal(1, 6, 6)
+
+    def kernel(h: Hyperparameters) -> Tensor:
+        return h.gram(x, arm) if gram else h.kernel(x, arm, x, arm)
+
     free = torch.tensor(IndexPrior(3).centre) + 0.3 * normal(2, 21)
 
     def along(values: Tensor) -> Tensor:
         h = IndexPrior.unpack(values)
-        return (h.kernel(x, arm, x, arm) * towards).sum()
+        return (kernel(h) * towards).sum()
 
     assert torch.autograd.gradcheck(along, free.requires_grad_(), rtol=1e-6)
+    h = IndexPrior.unpack(free)
+    torch.testing.assert_close(kernel(h), h.kernel(x, arm, x, arm), rtol=1e-12, atol=1e-12)
 
 
 def test_kernels_by_arm_and_with_effects() -> None:

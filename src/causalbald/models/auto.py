@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from causalbald._random import generator
-from causalbald._typing import AnyArray, Array
+from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_int
 from causalbald.errors import InputError
-from causalbald.models.base import CateEstimator, Labelled, deal
+from causalbald.models.base import CateEstimator, Labelled, Links, deal
+from causalbald.models.links import between_members, of_arm
 from causalbald.models.registry import make_model, register
 from causalbald.posterior import Posterior
 
@@ -90,6 +92,26 @@ class AutoEstimator(CateEstimator):
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         beliefs = [model.posterior(x, joint=joint) for model in self.models_]
         return beliefs[0] if len(beliefs) == 1 else Posterior.mixture(beliefs, list(self.weights_.values()))
+
+    def links(self, X: Any) -> Links | None:
+        """Return covariances with the units in ``X``, if every model of the mixture knows them."""
+        links = [found for model in self.models_ if (found := model.links(X)) is not None]
+        if len(links) < len(self.models_):
+            return None
+        if len(links) == 1:
+            return links[0]
+        weights, there = np.array([*self.weights_.values()]), self._means(X)
+
+        def covariance(x: AnyArray, own: Treatment, arm: int | None) -> Array:
+            here = self._means(x)[:, own, np.arange(len(x))]
+            within = np.stack([found(x, own, arm) for found in links])
+            return np.tensordot(weights, within, 1) + between_members(here, of_arm(there, arm), weights)
+
+        return covariance
+
+    def _means(self, x: Any) -> Array:
+        """Return each model's expected outcomes, (M, K, N)."""
+        return np.stack([model.posterior(x, joint=False).mean.T for model in self.models_])
 
 
 def stacking_weights(log_density: Array) -> Array:

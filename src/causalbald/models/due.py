@@ -11,11 +11,12 @@ from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
 from causalbald._random import generator
-from causalbald._typing import AnyArray
+from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
-from causalbald.models.base import Labelled
+from causalbald.models.base import Labelled, Links
 from causalbald.models.deep import DeepEstimator, Outcome, check_schedule
+from causalbald.models.links import ProcessLinks, between_members, of_arm
 from causalbald.models.nn.deep_kernel import DeepKernel, MemberKernel
 from causalbald.models.nn.kernels import KERNELS
 from causalbald.models.nn.objectives import Evidence, Variational
@@ -298,7 +299,7 @@ class DeepKernelGP(DeepEstimator):
         ]
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        units = self.network_.encode(self.scaling_.covariates(x), self._chunk)
+        units = self._encoded(x)
         link: Link = "probit" if self.binary_ else "identity"
         members = list(zip(self.network_.member_kernels(), units, strict=True))
         if self.collapsed_ and not joint:
@@ -308,6 +309,31 @@ class DeepKernelGP(DeepEstimator):
             beliefs = (b.posterior(k, z.double(), joint=joint, link=link) for b, (k, z) in sites)
         # Each by itself, since the factor of the mixture can be large.
         return Posterior.mixture([b.rescaled(self.scaling_.y_scale, self.scaling_.y_mean) for b in beliefs])
+
+    def links(self, X: Any) -> Links | None:
+        """Return covariances with the units in ``X``: exact, where joint beliefs run through sites.
+
+        Binary outcomes, and the paper's bound, have them through sites alone.
+        """
+        if not self.collapsed_:
+            return None
+        others = self._encoded(self._check_new(X))
+        kernels, singles = self.network_.member_kernels(), self._of_single_units()
+        members = [ProcessLinks.of(k, s, z) for k, s, z in zip(kernels, singles, others, strict=True)]
+        weights, there = np.full(len(members), 1 / len(members)), np.stack([m.mean.numpy() for m in members])
+
+        def covariance(x: AnyArray, own: Treatment, arm: int | None) -> Array:
+            t = torch.as_tensor(own, dtype=torch.long)
+            found = [m.moments(z, t, arm) for m, z in zip(members, self._encoded(x), strict=True)]
+            means, within = (torch.stack(values).numpy() for values in zip(*found, strict=True))
+            total = within.mean(0) + between_members(means, of_arm(there, arm), weights)
+            return np.asarray(total * self.scaling_.y_scale**2)
+
+        return covariance
+
+    def _encoded(self, x: AnyArray) -> Tensor:
+        """Return features (M, N, F) of units for each member."""
+        return self.network_.encode(self.scaling_.covariates(x), self._chunk)
 
     def _tensors(self) -> dict[str, Tensor]:
         return self.state_

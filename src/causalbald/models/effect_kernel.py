@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from causalbald._typing import Array, Treatment
-from causalbald.models.kernel_sum import kernel_sum, squared_distances
+from causalbald.models.kernel_sum import gram, kernel_sum, squared_distances
 
 ARMS = 2
 
@@ -61,6 +61,10 @@ class Hyperparameters:
     def kernel(self, x: Tensor, arm_x: Tensor, z: Tensor, arm_z: Tensor) -> Tensor:
         """Return the kernel between units with arms: (n, m)."""
         return kernel_sum(self.weights[:, arm_x], self.weights[:, arm_z], self.places(x), self.places(z))
+
+    def gram(self, x: Tensor, arm: Tensor) -> Tensor:
+        """Return the kernel of units with arms with themselves, (n, n), made for its gradient."""
+        return gram(self.weights[:, arm], self.places(x))
 
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
         """Return the kernel (K, r, n) between sites u (r, D) with arms and units z (n, D) under each arm."""

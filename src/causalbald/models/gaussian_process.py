@@ -138,15 +138,20 @@ class GaussianProcess(CateEstimator):
             belief = belief.widened(self.tangent_.factor(h, z).numpy(), joint=joint)
         return belief.rescaled(self.y_scale_, self.y_mean_)
 
-    def links(self, X: Any) -> Links:
-        """Return covariances with the units in ``X``: exact, where joint beliefs run through sites."""
+    def links(self, X: Any) -> Links | None:
+        """Return covariances with the units in ``X``: exact, where joint beliefs run through sites.
+
+        Not where sites are fewer than labels: then they tell all there is to know, and joint beliefs are cheaper.
+        """
+        if len(self.joint_.x) < len(self.single_.x):
+            return None
         h, others = self.hyperparameters_, self._standardise(self._check_new(X))
         links = ProcessLinks.of(h, self.single_, others)
         tangent = None if self.tangent_ is None else self.tangent_.factor(h, others)  # (J, K, p)
 
         def covariance(x: AnyArray, own: Treatment, arm: int | None) -> Array:
             z, t = self._standardise(x), torch.as_tensor(own, dtype=torch.long)
-            found = links.covariance(h, z, t, arm)
+            _, found = links.moments(z, t, arm)
             if tangent is not None and self.tangent_ is not None:
                 there = tangent[:, 1] - tangent[:, 0] if arm is None else tangent[:, arm]
                 found += self.tangent_.factor(h, z)[torch.arange(len(z)), t] @ there.T
@@ -177,12 +182,12 @@ def _search(prior: Prior, log_likelihood: Callable[[Hyperparameters], Tensor], s
 
 
 def _log_evidence(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor) -> Tensor:
-    return log_evidence(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm]), y - h.means[arm])
+    return log_evidence(h.gram(x, arm) + torch.diag(h.noise[arm]), y - h.means[arm])
 
 
 def _collapsed_bound(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, inducing: Tensor) -> Tensor:
     u, u_arm = x[inducing], arm[inducing]
-    k_uu = h.kernel(u, u_arm, u, u_arm)
+    k_uu = h.gram(u, u_arm)
     jitter = 1e-6 * torch.diag(k_uu.detach().diagonal())
     # A part of the labels at a time: the memory of smaller arrays is used again, not asked for anew.
     labels = zip(torch.split(x, CHUNK), torch.split(arm, CHUNK), strict=True)

@@ -57,3 +57,33 @@ def kernel_sum(left: Tensor, right: Tensor, a: Sequence[Tensor], b: Sequence[Ten
     points = [point for pair in zip(a, b, strict=True) for point in pair]
     total: Tensor = _KernelSum.apply(left, right, *points)  # type: ignore[no-untyped-call]
     return total
+
+
+class _Gram(torch.autograd.Function):
+    """The same of units with themselves: as both sides move together, half of the products do."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, *points: Tensor) -> Tensor:
+        kernels = [squared_distances(a, a).mul_(-0.5).exp_() for a in points]
+        total = torch.zeros_like(kernels[0])
+        for weight, kernel in zip(weights, kernels, strict=True):
+            total.addcmul_(kernel * weight, weight[:, None])
+        ctx.save_for_backward(weights, *points, *kernels)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        weights, *rest = ctx.saved_tensors
+        points, kernels = rest[: len(weights)], rest[len(weights) :]
+        both, to_weights, to_points = gradients[0] + gradients[0].T, torch.empty_like(weights), []
+        for p, (weight, here, kernel) in enumerate(zip(weights[:, :, None], points, kernels, strict=True)):
+            moved = (both * kernel) @ torch.cat([weight, weight * here], 1)
+            to_weights[p] = moved[:, 0]
+            to_points.append(weight * (moved[:, 1:] - moved[:, :1] * here))
+        return to_weights, *to_points
+
+
+def gram(weights: Tensor, points: Sequence[Tensor]) -> Tensor:
+    """Return the kernel (n, n) of units with weights (P, n) and places, P times (n, D), with themselves."""
+    total: Tensor = _Gram.apply(weights, *points)  # type: ignore[no-untyped-call]
+    return total

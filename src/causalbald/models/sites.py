@@ -45,6 +45,9 @@ class Process(Protocol):
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
         """Return the kernel (K, r, n) between sites u (r, D) with arms (r,) and units z (n, D) under each arm."""
 
+    def with_effects(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
+        """Return the kernel (r, n) between sites u (r, D) with arms (r,) and the effects of units z (n, D)."""
+
 
 def independent_sites(k_uu: Tensor) -> Tensor:
     """Return positions of sites that span all others, by Cholesky decomposition with pivoting."""

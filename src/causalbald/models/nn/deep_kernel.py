@@ -111,7 +111,7 @@ class MemberKernel:
         return self._covariance(torch.zeros(ARMS, ARMS, dtype=self.means.dtype), arms, arms)
 
     def kernel(self, x: Tensor, arm_x: Tensor, z: Tensor, arm_z: Tensor) -> Tensor:
-        """Return the kernel (n, m) between units x (n, F) and z (m, F) with arms."""
+        """Return the kernel (n, m) between units x (n, F) and z (m, F) with arms, in their precision."""
         return self._covariance(squared_distances(x, z), arm_x, arm_z)
 
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
@@ -123,6 +123,11 @@ class MemberKernel:
             torch.mul(KERNELS[self.kernel_name](squared + apart), self.variance, out=found[a])
         return found
 
+    def with_effects(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
+        """Return the kernel (r, n) between sites u (r, F) with arms and the effects of units z (n, F)."""
+        by_arm = self.by_arm(u, arm, z)
+        return by_arm[1].sub_(by_arm[0])
+
     def _covariance(self, squared: Tensor, arm_x: Tensor, arm_z: Tensor) -> Tensor:
-        apart = (self.treatment * (arm_x[:, None] - arm_z[None, :])).square()
+        apart = (self.treatment * (arm_x[:, None] - arm_z[None, :])).square().to(squared)
         return self.variance * KERNELS[self.kernel_name]((squared + apart) / self.lengthscale.square())
