@@ -59,6 +59,8 @@ class GaussianProcess(CateEstimator):
 
     accepts_images = True
     prior_class: ClassVar[type[Prior]] = Prior
+    _known: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # labels' x, arm and y, positions of core labels, x of sites
+    _joint: Sites | None
 
     def __init__(
         self,
@@ -92,14 +94,21 @@ class GaussianProcess(CateEstimator):
         chosen = rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False)
         exact = len(y) <= self.max_exact
         core = torch.arange(len(y)) if exact else subset
-        extra = self._standardise(pool[np.sort(chosen)])
-        self.joint_ = Sites.after_labels(self.hyperparameters_, x, arm, y, core, extra)
+        self._known, self._joint = (x, arm, y, core, self._standardise(pool[np.sort(chosen)])), None
         self.tangent_ = None
         if exact and self.hyper_uncertainty:
             precision = torch.as_tensor(self.prior_class(x.shape[1]).tangent_precision)
             self.tangent_ = Tangent.of(self.hyperparameters_, x, arm, y, precision, self._probes(len(y)))
         # Sites beyond the labels do not change the belief about a single unit.
         self.single_ = Single.of(self.hyperparameters_, x, arm, y) if exact else Single.of_sites(self.joint_)
+
+    @property
+    def joint_(self) -> Sites:
+        """Belief at labels and sites, worked out when it is first asked for: beliefs about single units need none."""
+        if self._joint is None:
+            with self._threads(self._known[0].numpy()):
+                self._joint = Sites.after_labels(self.hyperparameters_, *self._known)
+        return self._joint
 
     def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
         return one_thread() if len(x) <= self.inducing else nullcontext()  # small matrices are faster on one

@@ -1,0 +1,55 @@
+"""Targeted scores of a pool: covariances with targets from labels alone, against joint beliefs beside each block.
+
+    python benchmarks/links.py     seconds of both, their ratio, and how far scores are apart (in logs, at the most)
+
+Both ways are taken in turn in one process on one core. Joint beliefs run through sites, so that they are not exact.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from unittest.mock import patch
+
+import numpy as np
+
+from causalbald import datasets, loop, models
+from causalbald._threads import one_thread
+
+UNITS, LABELS, COVARIATES, TURNS = 10_000, 200, 25, 3
+
+
+def table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return covariates, arms and outcomes of a pool with several covariates."""
+    rng = np.random.default_rng(0)
+    x, t = rng.normal(size=(UNITS, COVARIATES)), rng.integers(0, 2, size=UNITS)
+    return x, t, x[:, 2] + t * (1 + np.sin(2 * x[:, 0])) + 0.5 * rng.normal(size=UNITS)
+
+
+def main() -> None:
+    one = datasets.load("synthetic", seed=0).pool
+    pools = {1: (one.x, one.t, one.y), COVARIATES: table()}
+    print("| model | covariates | labels alone, s | joint beliefs, s | ratio | apart |\n|---|---|---|---|---|---|")
+    for covariates, (x, t, y) in pools.items():
+        known = np.random.default_rng(1).choice(len(x), LABELS, replace=False)
+        for name in ("gp", "index", "due", "auto"):
+            model = models.make_model(name, random_state=0).fit(y[known], t[known], X=x[known], pool=x)
+            model.posterior(x[:2])  # joint beliefs need sites, worked out once
+            if model.links(x[:2]) is None:
+                print(f"| {name} | {covariates} | sites tell all | | | |")
+                continue
+            seconds: dict[bool, list[float]] = {True: [], False: []}
+            scores = {}
+            for _ in range(TURNS):
+                for linked in (True, False):
+                    links = model.links if linked else (lambda *_: None)
+                    with patch.object(type(model), "links", lambda self, z, links=links: links(z)), one_thread():
+                        started = perf_counter()
+                        scores[linked] = loop.score_pool(model, x, t, "tau-vr")
+                        seconds[linked].append(perf_counter() - started)
+            fast, slow = (float(np.median(seconds[linked])) for linked in (True, False))
+            apart = np.abs(scores[True] - scores[False]).max()
+            print(f"| {name} | {covariates} | {fast:.2f} | {slow:.2f} | {slow / fast:.1f} | {apart:.2g} |")
+
+
+if __name__ == "__main__":
+    main()
