@@ -86,6 +86,14 @@ def test_table_in_all_formats(folder: str) -> None:
     assert "seconds" not in trials[0]
 
 
+def test_table_of_some_seeds(folder: str) -> None:
+    one, both = (json.loads(run("table", folder, "--json", *some)[0]) for some in (["--seeds", "1"], []))
+    assert [row["seeds"] for row in one] == [1, 1]
+    assert one[0]["mean"] != both[0]["mean"]
+    with pytest.raises(CausalBaldError, match="no trials with seeds 2-9"):
+        CliRunner().invoke(app, ["table", folder, "--seeds", "2-9"], catch_exceptions=False)
+
+
 def test_packed_results_read_the_same(folder: str, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)

@@ -158,6 +158,7 @@ def table(
     model: Annotated[Names, typer.Option(help="Only this model.")] = None,
     track: Annotated[Names, typer.Option(help="Only this track.")] = None,
     acquisition: Annotated[Names, typer.Option(help="Only this acquisition function.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Only these seeds, such as 0-19.")] = None,
     trials: Annotated[bool, typer.Option("--trials", help="A row per fit instead of a summary.")] = False,
     timings: Annotated[bool, typer.Option("--timings", help="Also mean seconds of a trial.")] = False,
     columns: Annotated[str | None, typer.Option(help="Only these, such as acquisition,mean,needed.")] = None,
@@ -170,10 +171,15 @@ def table(
     wins is the share of seeds whose curve lies below the baseline's on average, difference how much, with a 95 %
     interval.
     """
+    from causalbald.experiments.plan import parse_seeds
     from causalbald.experiments.summary import summarise
 
     chosen = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
     found = read_trials(folders, chosen)
+    if seeds is not None:
+        found = found[found["seed"].isin(parse_seeds(seeds))]
+        if found.empty:
+            raise InputError(f"no trials with seeds {seeds} are left: choose others.")
     if trials:
         rows = found if timings else found.drop(columns=["seconds_fit", "seconds_score"])
     else:
