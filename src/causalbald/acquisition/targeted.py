@@ -26,7 +26,8 @@ _CACHED = 128  # units looked at together: arrays of so many rows and 1,000 targ
 _TINY = 1e-300
 # A correlation that rounding errors, or few draws, bring to 1 or beyond would be worth infinitely much.
 _CERTAIN = 1 - 1e-9
-_FAR = 40.0  # standard deviations, beyond which no outcome changes a decision
+_FAR = 40.0**2  # standard deviations, squared, beyond which no outcome changes a decision
+_NOTHING = 1e-200  # squared covariance of what has none
 _NEGLIGIBLE = 80.0  # a decision whose z² is larger by that gains e^-40 times as much
 _FACTORS = 32  # that are multiplied before a logarithm is taken; more could be too small a number
 
@@ -83,12 +84,14 @@ def regret(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> A
     """
 
     def gain(covariance: Array, spread: Array, about: _Effects) -> Array:
-        h = np.sqrt(_squared(covariance, spread, about) / spread[:, 1:]) + _TINY
-        squared = np.minimum(about.distance / h, _FAR) ** 2
-        unit, target = np.nonzero(squared < squared.min(axis=1, keepdims=True) + _NEGLIGIBLE)
+        moved = _squared(covariance, spread, about)  # h² times the outcome's variance
+        squared = about.distance**2 * spread[:, 1:] / (moved + _NOTHING)  # (m / h)²
+        closest = np.minimum(squared.min(axis=1, keepdims=True) + _NEGLIGIBLE, _FAR)
+        unit, target = np.nonzero(squared < closest)
         z = np.sqrt(squared[unit, target])
-        each = h[unit, target] * (np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) - z * ndtr(-z)) * about.weights[target]
-        return np.bincount(unit, each, minlength=len(h)).astype(np.float64, copy=False)
+        h = np.sqrt(moved[unit, target] / spread[unit, 1])
+        each = h * (np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) - z * ndtr(-z)) * about.weights[target]
+        return np.bincount(unit, each, minlength=len(moved)).astype(np.float64, copy=False)
 
     return _over_targets(posterior, treatment, targets, gain)
 
