@@ -22,6 +22,7 @@ from causalbald.cli.figures import KINDS
 from causalbald.datasets import Benchmark, Split
 from causalbald.errors import CausalBaldError, InputError
 from causalbald.experiments import Store, TrialSpec
+from causalbald.experiments.trial import TrialState
 from causalbald.figures.bias import Scene
 from causalbald.figures.calibration import LEVELS
 from causalbald.models import CateEstimator
@@ -317,6 +318,26 @@ def test_each_figure_of_trials_by_command(folder: Path, tmp_path: Path) -> None:
     with Image.open(tmp_path / "growth.gif") as picture:
         assert getattr(picture, "n_frames", 1) == STEPS + 1
     command("calibration", folder, "-o", tmp_path / "two.png", *few, "--seed", 0)
+
+
+def test_trials_of_several_folders_are_drawn_as_of_one(folder: Path, tmp_path: Path) -> None:
+    wanted = specs(options={"pool": 300, "validation": 50, "test": 100})
+    halves = [tmp_path / "first", tmp_path / "second"]
+    for half in halves:
+        store = Store(half).open()
+        store.plan(wanted)  # both have planned what only one has done
+        for spec in wanted:
+            if (spec.acquisition == "random") == (half == halves[0]):
+                store.finish(spec, _state(folder, spec))
+    for kind in ("convergence", "bias"):
+        command(kind, *halves, "-o", tmp_path / "two.png", "--seed", 1)
+        command(kind, folder, "-o", tmp_path / "one.png", "--seed", 1)
+        assert (tmp_path / "two.png").read_bytes() == (tmp_path / "one.png").read_bytes()
+
+
+def _state(folder: Path, spec: TrialSpec) -> TrialState:
+    [state] = [state for known, state in Store(folder).results() if known == spec]
+    return state
 
 
 def test_figures_of_data_sets_need_no_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ class _Request:
     """What is asked for; ``names`` are those of data sets, models, tracks and acquisition functions."""
 
     kind: str
-    folder: Path | None
+    folders: list[Path]
     output: Path
     names: dict[str, Any]
     seeds: list[int]
@@ -158,10 +158,10 @@ def _calibration(request: _Request) -> None:
 
 
 def _table(request: _Request) -> pd.DataFrame:
-    if request.folder is None:
+    if not request.folders:
         raise InputError(f"figure {request.kind} needs DIR: name a folder that `causalbald run --out` has filled.")
     chosen: dict[str, Any] = {**request.names, "seed": request.seeds}
-    table = read_trials([request.folder], chosen)
+    table = read_trials(request.folders, chosen)
     gone = [name for name in request.names["acquisition"] or [] if name not in set(table["acquisition"])]
     if gone:
         raise InputError(f"no trials of {gone[0]} are left: leave away --acquisition {gone[0]} or other conditions.")
@@ -188,17 +188,18 @@ def _trials(request: _Request, *, several_seeds: bool) -> list[_Trial]:
     seeds = _seeds(table, request.seeds)
     if not several_seeds:
         _only("seed", seeds)
-    store = Store(request.folder or Path())
-    specs = {spec.key: spec for spec in store.planned()}
+    stores = [Store(folder) for folder in request.folders]
+    homes = {spec.key: (spec, store) for store in stores for spec in store.planned() if store.is_done(spec)}
     benchmarks: dict[str, Benchmark] = {}
     trials = []
     for (name, seed), rows in table[table["seed"].isin(seeds)].groupby(["acquisition", "seed"], sort=False):
         keys = list(rows["key"].unique())
         if len(keys) > 1:
             raise InputError(f"{name}, seed {seed}, was run with different settings: use a folder for each of them.")
-        if keys[0] not in specs:
-            raise InputError(f"the plan in {str(request.folder)!r} lacks {name}, seed {seed}: run it again.")
-        spec = specs[keys[0]]
+        if keys[0] not in homes:
+            where = " or ".join(repr(str(folder)) for folder in request.folders)
+            raise InputError(f"the plan in {where} lacks {name}, seed {seed}: run it again.")
+        spec, store = homes[keys[0]]
         if spec.data_key not in benchmarks:
             benchmarks[spec.data_key] = spec.load()
         trials.append(_Trial(spec, benchmarks[spec.data_key], _until(store.acquired(spec), request.step)))
@@ -296,8 +297,9 @@ _EXAMPLES = ["Examples:", *(f"causalbald figure {name} {kind.example}" for name,
 def figure(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="Which figure: one of those above.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="File: .svg, .png or .pdf; evolution: .gif.")],
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Folder that `causalbald run --out` has filled.")
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="DIR...", help="Folder that `causalbald run --out` has filled. Of several, all trials."),
     ] = None,
     dataset: Annotated[Names, typer.Option(help="Only this data set. Repeatable, like the next four.")] = None,
     model: Annotated[Names, typer.Option(help="Only this model.")] = None,
@@ -315,7 +317,7 @@ def figure(
         lines = "\n".join(f"  {name}: {known.what}" for name, known in KINDS.items())
         raise InputError(f"unknown figure {kind!r}. There are:\n{lines}")
     names = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
-    request = _Request(kind, folder, output, names, seed or [], step, every, error, baseline)
+    request = _Request(kind, folders or [], output, names, seed or [], step, every, error, baseline)
     _check_output(request)
     use_data_dir(data_dir)
     KINDS[kind].draw(request)
