@@ -66,6 +66,12 @@ def test_a_row_by_hand() -> None:
     assert random["needed"] == 40
 
 
+def test_the_baseline_comes_first() -> None:
+    trials = make_trials()
+    for name in trials["acquisition"].unique():
+        assert summarise(trials, baseline=name)["acquisition"].iloc[0] == name
+
+
 def test_labels_needed_are_of_the_baseline_of_the_same_seeds() -> None:
     """The error to be reached is that of the seeds drawn: with pairs that differ by a factor it is always reached."""
     scales = (0.1, 0.3, 0.7, 1.0, 2.0, 4.0)

@@ -32,7 +32,7 @@ def summarise(
     alpha: float = 0.05,
     timings: bool = False,
 ) -> pd.DataFrame:
-    """Return a row per data set, model, track and acquisition function.
+    """Return a row per data set, model, track and acquisition function, the baseline's first.
 
     Parameters
     ----------
@@ -72,7 +72,9 @@ def summarise(
         shown = group[group["labels"] <= end]
         reference = shown[shown["acquisition"] == baseline]
         _check_same_labels(shown, [str(name) for name in names])
-        for acquisition, own in shown.groupby("acquisition", sort=False):
+        methods = sorted(shown["acquisition"].unique(), key=lambda name: name != baseline)  # which comes first
+        for acquisition in methods:
+            own = shown[shown["acquisition"] == acquisition]
             row = dict(zip(GROUP, names, strict=True)) | {"acquisition": acquisition}
             row |= _errors(own, end, error)
             row |= _needed(own, reference, target, error, alpha)
