@@ -45,7 +45,7 @@ _LOOKS = {
     "epig-tau": Look(_SKY, "<", "-"),
     "epig-mu": Look(_GREEN, "h", "--"),
     "regret": Look(_PINK, "d", "-."),
-    "default": Look(_BLUE, "H", "--"),
+    "default": Look(_VERMILION, "H", "-"),  # it is tau-vr
     "qhte": Look(_ORANGE, "x", "--"),
     "macal": Look(_BLACK, "+", "-."),
     "lcmd": Look(_GREY, "3", ":"),
