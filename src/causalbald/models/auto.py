@@ -95,12 +95,13 @@ class AutoEstimator(CateEstimator):
 
     def links(self, X: Any) -> Links | None:
         """Return covariances with the units in ``X``, if every model of the mixture knows them."""
-        links = [found for model in self.models_ if (found := model.links(X)) is not None]
+        others = self._check_new(X)
+        links = [found for model in self.models_ if (found := model.links(others)) is not None]
         if len(links) < len(self.models_):
             return None
         if len(links) == 1:
             return links[0]
-        weights, there = np.array([*self.weights_.values()]), self._means(X)
+        weights, there = np.array([*self.weights_.values()]), self._means(others)
 
         def covariance(x: AnyArray, own: Treatment, arm: int | None) -> Array:
             here = self._means(x)[:, own, np.arange(len(x))]
@@ -109,7 +110,7 @@ class AutoEstimator(CateEstimator):
 
         return covariance
 
-    def _means(self, x: Any) -> Array:
+    def _means(self, x: AnyArray) -> Array:
         """Return each model's expected outcomes, (M, K, N)."""
         return np.stack([model.posterior(x, joint=False).mean.T for model in self.models_])
 
