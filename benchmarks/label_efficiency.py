@@ -25,6 +25,12 @@ from causalbald.metrics import labels_to_match, paired_interval
 
 RESULTS = Path(__file__).parent.parent / "results"
 STUDY, PAPER, DECISIONS = RESULTS / "study", RESULTS / "paper", RESULTS / "decisions"
+FOLDERS = {
+    "choice": RESULTS / "choice",
+    "choice-ensemble": RESULTS / "choice",
+    "decisions": DECISIONS,
+    "images": RESULTS / "images",
+}
 DATASETS = ("synthetic", "synthetic-bimodal", "ihdp", "ihdp-cov")
 TARGETED = ("tau-vr", "epig-tau", "epig-mu", "regret")
 RIVALS = ("qhte", "macal", "lcmd", "fccm")
@@ -49,7 +55,8 @@ PARTS = {
         Plan(DATASETS, ("gp",), ("mu-rho-bald", "tau-vr", "regret"), batch="greedy"),
     ],
     "images": [Plan(("cmnist",), ("gp",), ("random", "mu-rho-bald", "default")).changed(steps=10)],
-    "ensemble": [Plan(DATASETS, ("ensemble",), ("random", "mu-rho-bald", "default"))],
+    "ensemble": [Plan(DATASETS, ("ensemble",), ("random", "mu-rho-bald", "tau-vr"))],
+    "choice-ensemble": [Plan(DATASETS, ("ensemble",), ("mu-rho-bald", "tau-vr"))],
 }
 
 
@@ -116,7 +123,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     if given.command == "run":
-        folder = RESULTS / given.part if given.part in ("choice", "decisions", "images") else STUDY
+        folder = FOLDERS.get(given.part, STUDY)
         others = [Store(other) for other in (PAPER, DECISIONS) if other != folder]
         asked = trials(PARTS[given.part], given.seeds)
         left = [spec for spec in asked if not any(other.is_done(spec) for other in others)]
