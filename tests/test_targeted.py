@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from causalbald import acquisition
 from causalbald._typing import Array, Positions
+from causalbald.loop import pool_targets
 from causalbald.posterior import Link, Posterior
 from causalbald.testing import fake_posterior
 
@@ -228,3 +229,31 @@ def test_binary_outcomes_are_close_to_monte_carlo(name: str) -> None:
     if name == "tau-vr":
         np.testing.assert_allclose(got, worth, rtol=0.25)
     assert np.corrcoef(got, worth)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("draws", "targets", "same_as"),
+    [
+        (5, None, "mu-rho-bald"),
+        (5, pool_targets(UNITS), "mu-rho-bald"),
+        (5, pool_targets(UNITS, weights=ARM + 1.0), "tau-vr"),
+        (5, TARGETS, "tau-vr"),
+        (100, None, "tau-vr"),
+        (None, None, "tau-vr"),
+    ],
+)
+def test_default_trusts_covariances_of_many_draws_only(
+    draws: int | None, targets: acquisition.Targets | None, same_as: str
+) -> None:
+    p = fake_posterior(UNITS)
+    if draws is not None:
+        p = Posterior.from_draws(p.draws(draws, np.random.default_rng(0)), p.noise)
+    got, expected = (acquisition.score(name, p, ARM, targets=targets) for name in ("default", same_as))
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("units", [50, 50_000])
+def test_a_pool_of_people_who_count_the_same_is_known_as_such(units: int) -> None:
+    assert pool_targets(units).everyone
+    assert not pool_targets(units, weights=np.arange(units)).everyone
+    assert not acquisition.Targets.of(np.arange(10), units).everyone

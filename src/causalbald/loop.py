@@ -24,7 +24,7 @@ from causalbald.acquisition.registry import Batch
 from causalbald.errors import InputError
 from causalbald.models.base import CHUNK, CateEstimator
 from causalbald.scoring import Block, Scorer
-from causalbald.selection import MIN_DRAWS_FOR_GREEDY, select, select_greedy
+from causalbald.selection import select, select_greedy
 
 SHORTLIST = 4096
 _FEW = 2048
@@ -84,7 +84,9 @@ def pool_targets(units: int, *, weights: ArrayLike | None = None, threshold: flo
     and a unit's own effect then counts as one of N, or with its weight, whether the unit was drawn or not.
     """
     rng = generator(0, "targets", units)
-    if weights is None and units > _FEW:
+    if weights is None and units <= _FEW:
+        return acq.Targets.of(np.arange(units), units, threshold=threshold)
+    if weights is None:
         positions = np.sort(rng.choice(units, size=_TARGETS, replace=False))
         return acq.Targets.of(positions, units, threshold=threshold, own=1 / units)
     everyone = acq.Targets.of(np.arange(units), units, weights, threshold=threshold)
@@ -232,8 +234,7 @@ def _offered(scores: Array, available: Positions, price: Array | None) -> Array:
 
 def batch_rule(model: CateEstimator, X: ArrayLike) -> Batch:
     """Return greedy if a fitted model can say how units hang together, else softmax."""
-    draws = model.posterior(np.asarray(X)[:1]).n_draws
-    return "greedy" if draws is None or draws >= MIN_DRAWS_FOR_GREEDY else "softmax"
+    return "greedy" if model.posterior(np.asarray(X)[:1]).relates_units else "softmax"
 
 
 def shortlisted(

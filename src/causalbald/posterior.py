@@ -19,6 +19,7 @@ from causalbald.errors import ApproximationWarning, InputError
 
 Link = Literal["identity", "probit"]
 LARGE_RESIDUAL_SHARE = 0.5
+MIN_DRAWS = 100  # fewer say little about how units hang together: the factor of five members has rank four
 _CHUNK = 8192
 _ROWS = 64  # of a factor, that stay in the cache together
 
@@ -215,6 +216,11 @@ class Posterior:
         if self.n_draws is None:
             return float(ndtri(level))
         return float(stdtrit(self.n_draws - 1, level) * np.sqrt(1 + 1 / self.n_draws))
+
+    @property
+    def relates_units(self) -> bool:
+        """Whether covariances between units mean anything: in closed form they do, from a few draws they do not."""
+        return self.n_draws is None or self.n_draws >= MIN_DRAWS
 
     @cached_property
     def residual_share(self) -> float:

@@ -13,10 +13,8 @@ from causalbald._typing import Array, Positions
 from causalbald._validation import check_cost, check_int, check_positions, check_treatment
 from causalbald.conditioning import conditioned
 from causalbald.errors import InputError
-from causalbald.posterior import Posterior
+from causalbald.posterior import MIN_DRAWS, Posterior
 
-# Fewer draws than this say little about how units hang together (five members have rank four).
-MIN_DRAWS_FOR_GREEDY = 100
 _CHUNK = 1 << 20
 
 
@@ -111,10 +109,10 @@ def select_greedy(
     closed[check_positions(list(excluded), len(posterior), "excluded")] = True
     if size > (~closed).sum():
         raise InputError(f"{size} units asked for, but only {(~closed).sum()} can be chosen: ask for fewer.")
-    if posterior.n_draws is not None and posterior.n_draws < MIN_DRAWS_FOR_GREEDY:
+    if not posterior.relates_units:
         raise InputError(
             f"greedy batches need covariances between units, and {posterior.n_draws} draws or members cannot give "
-            f"them (at least {MIN_DRAWS_FOR_GREEDY}): use batch='softmax', or a Gaussian-process model."
+            f"them (at least {MIN_DRAWS}): use batch='softmax', or a Gaussian-process model."
         )
     if temperature > 0 and rng is None:
         raise InputError("a temperature above 0 draws at random: pass rng=np.random.default_rng(seed).")

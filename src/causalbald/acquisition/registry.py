@@ -45,6 +45,7 @@ class Targets:
     that is scored, (N,). A unit that is scored is then left out of the sample, and its own effect counts with that
     weight, whether it was drawn or not.
     ``place``: where each unit that is scored is among the targets, or -1, if positions do not say it.
+    ``everyone``: whether they are, or stand for, all units of the pool, each of which counts the same.
     """
 
     positions: Positions
@@ -54,6 +55,7 @@ class Targets:
     covariance: Callable[[slice, int | None], Array] | None = None
     own: float | Array | None = None
     place: Positions | None = None
+    everyone: bool = False
 
     @classmethod
     def of(
@@ -70,7 +72,8 @@ class Targets:
         w = np.ones(len(index)) if weights is None else check_vector(weights, "target weights", len(index))
         if len(index) == 0 or (w < 0).any() or w.sum() <= 0:
             raise InputError("targets need at least one unit, weights that are not negative and not all zero.")
-        return cls(index, w / w.sum(), check_number(threshold, "threshold"), own=own)
+        everyone = weights is None and (len(index) == length or isinstance(own, float))
+        return cls(index, w / w.sum(), check_number(threshold, "threshold"), own=own, everyone=everyone)
 
 
 @dataclass(frozen=True)

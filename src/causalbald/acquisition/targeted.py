@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from causalbald._typing import Array, Positions, Treatment
+from causalbald.acquisition.paper import mu_rho_bald
 from causalbald.acquisition.registry import Targets, register
 from causalbald.posterior import Posterior
 
@@ -98,7 +99,9 @@ def regret(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> A
 
 @register("default", batch="auto", linked=True)
 def default(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
-    """What we recommend: tau-vr, one unit after the other where the model can tell how units hang together."""
+    """What we recommend: tau-vr, one unit after the other; from a few draws mu-rho-bald, if all matter alike."""
+    if targets.everyone and not posterior.relates_units:
+        return mu_rho_bald(posterior, treatment)
     return tau_vr(posterior, treatment, targets=targets)
 
 
