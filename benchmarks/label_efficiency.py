@@ -7,7 +7,6 @@
 Our default (model `auto`, acquisition `default`, every outcome paid for) is compared with the paper's method (`due`,
 mu-rho-bald, softmax with temperature 0.25, stopped on free validation outcomes) on the seeds that both have. What we
 recommend was chosen on seeds from 1000 up: `run --part choice --seeds 1000-1007`, kept in results/choice. Part
-`decisions`, kept in results/decisions, is about what is lost by treating the wrong people (column policy_regret); part
 `images`, kept in results/images, needs the MNIST files, whose folder the variable CAUSALBALD_DATA names.
 """
 
@@ -24,13 +23,8 @@ from causalbald.experiments.plan import PAPER_ACQUISITIONS, parse_seeds
 from causalbald.metrics import labels_to_match, paired_interval
 
 RESULTS = Path(__file__).parent.parent / "results"
-STUDY, PAPER, DECISIONS = RESULTS / "study", RESULTS / "paper", RESULTS / "decisions"
-FOLDERS = {
-    "choice": RESULTS / "choice",
-    "choice-ensemble": RESULTS / "choice",
-    "decisions": DECISIONS,
-    "images": RESULTS / "images",
-}
+STUDY, PAPER = RESULTS / "study", RESULTS / "paper"
+FOLDERS = {"choice": RESULTS / "choice", "choice-ensemble": RESULTS / "choice", "images": RESULTS / "images"}
 DATASETS = ("synthetic", "synthetic-bimodal", "ihdp", "ihdp-cov")
 TARGETED = ("tau-vr", "epig-tau", "epig-mu", "regret")
 RIVALS = ("qhte", "macal", "lcmd", "fccm")
@@ -49,10 +43,6 @@ PARTS = {
     "due": [
         Plan(DATASETS, ("due",), ("random", "mu-rho-bald", "default")),
         Plan(DATASETS, ("due",), ("mu-rho-bald",), batch="greedy"),
-    ],
-    "decisions": [
-        Plan(DATASETS, ("gp",), ("random",)),
-        Plan(DATASETS, ("gp",), ("mu-rho-bald", "tau-vr", "regret"), batch="greedy"),
     ],
     "images": [Plan(("cmnist",), ("gp",), ("random", "mu-rho-bald", "default")).changed(steps=10)],
     "ensemble": [Plan(DATASETS, ("ensemble",), ("random", "mu-rho-bald", "tau-vr"))],
@@ -124,9 +114,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.command == "run":
         folder = FOLDERS.get(given.part, STUDY)
-        others = [Store(other) for other in (PAPER, DECISIONS) if other != folder]
-        asked = trials(PARTS[given.part], given.seeds)
-        left = [spec for spec in asked if not any(other.is_done(spec) for other in others)]
+        elsewhere = Store(PAPER)
+        left = [spec for spec in trials(PARTS[given.part], given.seeds) if not elsewhere.is_done(spec)]
         run(left, folder, workers=given.workers)
     else:
         print(markdown(compare()))
