@@ -5,7 +5,7 @@
    lies in its 95 % interval, and the intervals' mean width.
 
 `gp`, `index`, `auto` and `due` with their defaults, `ensemble` with the paper's hyper-parameters for the data set.
-With one covariate `auto` is `gp`.
+With one covariate `auto` is `gp`. Names with a plus are `auto` with these candidates.
 
 Rows are added to results/models/quality.csv as they come; started again, it goes on where it stopped.
 """
@@ -22,7 +22,7 @@ import torch
 from joblib import Parallel, delayed
 
 from causalbald import datasets, metrics
-from causalbald.models import TarnetEnsemble, make_model
+from causalbald.models import AutoEstimator, CateEstimator, TarnetEnsemble, make_model
 
 RESULT = Path(__file__).parent.parent / "results" / "models" / "quality.csv"
 JOBS = int(os.environ.get("JOBS", "2"))
@@ -35,9 +35,19 @@ def plan() -> list[tuple[Any, ...]]:
     fits: list[tuple[Any, ...]] = [
         ("ihdp", n, model, track, seed) for model, track in tracks for n in (100, 200, 300) for seed in range(20)
     ]
-    tracks = [t for t in tracks if t[0] in ("gp", "due")] + [("ensemble", "paper"), ("ensemble", "paid")]
+    mixed = [("gp+due", "paid"), ("gp+index+due", "paid")]
+    fits += [("ihdp", n, model, track, seed) for model, track in mixed for n in (100, 200, 300) for seed in range(20)]
+    tracks = [t for t in tracks if t[0] in ("gp", "due")] + [("ensemble", "paper"), ("ensemble", "paid"), mixed[0]]
     fits += [("synthetic", 100, model, track, seed) for model, track in tracks for seed in range(10)]
     return fits + [("ihdp", 300, "ensemble", track, seed) for track in ("paper", "paid") for seed in range(3)]
+
+
+def make(model: str, dataset: str, seed: int) -> CateEstimator:
+    if model == "ensemble":
+        return TarnetEnsemble.preset(dataset, random_state=seed)
+    if "+" in model:
+        return AutoEstimator(candidates=tuple(model.split("+")), random_state=seed)
+    return make_model(model, random_state=seed)
 
 
 def run(dataset: str, labels: int, model: str, track: str, seed: int) -> dict[str, Any]:
@@ -45,8 +55,7 @@ def run(dataset: str, labels: int, model: str, track: str, seed: int) -> dict[st
     data = datasets.load(dataset, seed)
     known = data.pool.take(np.random.default_rng(seed).permutation(len(data.pool))[:labels])
     v, test = data.validation, data.test
-    made = TarnetEnsemble.preset(dataset) if model == "ensemble" else make_model(model)
-    fitted = made.set_params(random_state=seed).fit(
+    fitted = make(model, dataset, seed).fit(
         known.y, known.t, X=known.x, pool=data.pool.x, validation=(v.y, v.t, v.x) if track == "paper" else None
     )
     lower, upper = fitted.effect_interval(test.x)
