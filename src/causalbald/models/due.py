@@ -33,7 +33,8 @@ _COLLAPSED_RATE = 10.0
 _GP_RATE = 2.0
 # Features of images start so close together that the first full steps of the optimiser can throw them apart for good.
 _IMAGE_WARM_UP = 30
-# From this share of the variance on, noise hides rounding errors of a kernel in single precision.
+# From this share of the variance on, noise hides rounding errors of single precision: with up to 1,000 labels, variances
+# are off by half a per cent at most.
 _NOISY = 0.01
 
 
@@ -351,4 +352,4 @@ def _of_single_units(kernel: MemberKernel, x: Tensor, t: Tensor, y: Tensor) -> S
     """Return what labels say of single units, given features x (n, F), arms and outcomes in single precision."""
     exact = Single.of(kernel, x.double(), t, y.double())
     noisy = bool(kernel.noise.min() > _NOISY * kernel.variance)
-    return replace(exact, x=x) if noisy else exact
+    return exact.rounded() if noisy else exact

@@ -7,7 +7,7 @@ covariances between units are exact up to what the sites do not explain.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, Self
 
@@ -137,7 +137,7 @@ class Single:
     """Belief about single units, from labels, or sites that stand for them, at x (n, D) and arm (n,).
 
     With k the kernel between these and a unit, ``weights`` k is its mean and ``whitening`` k a root of what is known
-    of it: one triangular product a unit and arm. The kernel is worked out in the precision of x, the rest in double.
+    of it: one triangular product a unit and arm, in the precision of x.
     """
 
     x: Tensor
@@ -161,9 +161,13 @@ class Single:
         triangular = torch.linalg.qr(known.flip(1)).R.flip(0, 1)
         return cls(sites.x, sites.arm, triangular, belief.mean @ inverse)
 
+    def rounded(self) -> Self:
+        """Return the same in single precision, in which units take two thirds of the time or less."""
+        return replace(self, x=self.x.float(), whitening=self.whitening.float(), weights=self.weights.float())
+
     def posterior(self, h: Process, z: Tensor) -> Posterior:
         """Return the belief about units z (N, D) in standard units, each by itself."""
-        kernel = h.by_arm(self.x, self.arm, z.to(self.x)).double()
+        kernel = h.by_arm(self.x, self.arm, z.to(self.x))
         residual = h.between_arms.expand(len(z), *h.between_arms.shape)
         for start in range(0, len(self.x), _BLOCK):
             end = start + _BLOCK
