@@ -9,7 +9,8 @@ from scipy.optimize import minimize_scalar
 
 from causalbald.errors import InputError
 from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess, make_model
-from causalbald.models.auto import _decided, stacking_weights
+from causalbald.models.auto import _decided, _log_densities, stacking_weights
+from causalbald.models.base import Labelled
 from causalbald.posterior import Posterior
 from causalbald.testing import check_model
 from tests.test_index import study
@@ -89,6 +90,25 @@ def test_conformance_and_bad_parameters() -> None:
         AutoEstimator(candidates=()).fit(y, t, X=x)
     with pytest.raises(InputError, match="folds"):
         make_model("auto", folds=1).fit(y, t, X=x)
+
+
+def test_binary_outcomes_are_weighed_by_probabilities_and_mixed_on_their_own_scale() -> None:
+    """`gp` takes 0 and 1 for numbers, the ensemble does not; a density of 0.2 per unit is no probability of 0.2."""
+    rng = np.random.default_rng(0)
+    x, t = rng.normal(size=(60, 3)), np.arange(60) % 2
+    y = (x[:, 0] + t * x[:, 1] + rng.normal(size=60) > 0).astype(float)
+    model = AutoEstimator(candidates=("gp", "ensemble"), folds=2).fit(y, t, X=x)
+    model.weights_ = {"gp": 0.6, "ensemble": 0.4}
+    model.models_ = [make_model(name).fit(y, t, X=x) for name in model.weights_]
+    expected = sum(w * m.effect(x) for w, m in zip((0.6, 0.4), model.models_, strict=True))
+    np.testing.assert_allclose(model.effect(x), expected)
+
+    true, high = np.full((300, 2), 0.04), np.full((300, 2), 0.12)
+    events, nothing = (np.arange(300) % 25 == 0).astype(float), np.zeros((300, 2, 0))
+    right = Posterior(stats.norm.ppf(true), nothing, np.zeros(()), np.array(1.0), "probit")
+    wrong = Posterior(high, nothing, np.zeros(()), np.array(0.04 * 0.96))
+    data = Labelled(events, np.arange(300) % 2, np.zeros((300, 1)))
+    assert stacking_weights(_log_densities([right, wrong], data))[0] > 0.95
 
 
 def test_log_density_of_outcomes() -> None:

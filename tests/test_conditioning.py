@@ -40,7 +40,8 @@ def test_scores_are_those_of_the_joint_belief(kind: str, name: str, own: float |
     posterior, function = BELIEFS[kind], acquisition.get(name)
     some = Targets.of([1, 4, 5, 9], UNITS, [1.0, 2.0, 3.0, 4.0], threshold=0.2, own=own)
     targets = None if function.pointwise else some
-    fast, slow = conditioned(posterior, ARM, function, targets), Joint(posterior, ARM, targets)
+    scale = posterior if function.pointwise else posterior.linearised()
+    fast, slow = conditioned(posterior, ARM, function, targets), Joint(scale, ARM, targets)
     assert isinstance(fast, Downdated)
     for unit in (4, 0, 7, None):
         got, expected = (function(s.belief, ARM, targets=s.targets) for s in (fast, slow))
@@ -49,6 +50,21 @@ def test_scores_are_those_of_the_joint_belief(kind: str, name: str, own: float |
         if unit is not None:
             fast.measure(unit)
             slow.measure(unit)
+
+
+def test_binary_outcomes_to_come_leave_expected_effects_alone_and_take_what_monte_carlo_says() -> None:
+    base = BELIEFS["probit"]
+    p = Posterior(base.mean * 0.3, base.factor * 2, base.residual, base.noise, "probit")
+    state = conditioned(p, ARM, acquisition.get("tau-vr"), None)
+    state.measure(4)
+    np.testing.assert_allclose(state.belief.effect_mean, p.effect_mean)
+    assert (state.belief.effect_variance <= p.effect_variance + 1e-12).all()
+    draws = p.draws(200_000, np.random.default_rng(0))
+    effect, chance = draws[:, :, 1] - draws[:, :, 0], draws[:, 4, ARM[4]]
+    means = [np.average(effect, axis=0, weights=w) for w in (chance, 1 - chance)]
+    dropped = sum(w.mean() * (m - effect.mean(axis=0)) ** 2 for w, m in zip((chance, 1 - chance), means, strict=True))
+    got = (p.effect_variance - state.belief.effect_variance).sum()
+    assert got == pytest.approx(dropped.sum(), rel=0.15)
 
 
 @pytest.mark.parametrize("name", ["tau-vr", "mu-bald"])

@@ -93,19 +93,32 @@ def test_condition_keeps_the_factor_in_single_precision() -> None:
     np.testing.assert_allclose(after.variance, p.condition(0, 0).variance, rtol=1e-5)
 
 
-def test_probit_condition_follows_the_expected_information() -> None:
-    p = fake_posterior(units=3, link="probit")
-    m = p.mean[1, 1]
-    phi = np.exp(-0.5 * m**2) / np.sqrt(2 * np.pi)
-    noise = ndtr(m) * (1 - ndtr(m)) / phi**2
-    expected = exact_update(joint_covariance(p), 3, noise)
-    np.testing.assert_allclose(joint_covariance(p.condition(1, 1)), expected, atol=1e-12)
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_probit_condition_gives_the_covariance_expected_after_the_outcome(scale: float) -> None:
+    """Draw latent scores, weigh them by the likelihood of each outcome, and average what both outcomes leave."""
+    base = fake_posterior(units=3, link="probit")
+    p = Posterior(base.mean, base.factor * scale, base.residual * scale**2, base.noise, "probit")
+    scores = Posterior(p.mean, p.factor, p.residual, p.noise).draws(400_000, np.random.default_rng(0)).reshape(-1, 6)
+    chance = ndtr(scores[:, 3])  # of unit 1 under arm 1
+    left = sum(w.mean() * np.cov(scores.T, aweights=w) for w in (chance, 1 - chance))
+    moved = joint_covariance(p) - joint_covariance(p.condition(1, 1))
+    np.testing.assert_allclose(moved, joint_covariance(p) - left, atol=0.02 * scale**2)
+    assert moved[3, 3] > 0.1 * scale**2
 
 
 def test_probit_condition_on_a_near_certain_outcome_changes_next_to_nothing() -> None:
     p = fake_posterior(units=3, link="probit")
     far = Posterior(p.mean + 40, p.factor, p.residual, p.noise, "probit")
     np.testing.assert_allclose(far.condition(0, 0).latent_covariance, far.latent_covariance, atol=1e-12)
+
+
+def test_a_mixture_counts_draws_by_their_weight() -> None:
+    exact = fake_posterior(units=5, residual=False)
+    few, many = (Posterior.from_draws(exact.draws(n, np.random.default_rng(n)), exact.noise) for n in (5, 100))
+    assert Posterior.mixture([exact, exact]).n_draws is None
+    assert Posterior.mixture([many, many]).n_draws == 199
+    assert Posterior.mixture([exact, few], [0.95, 0.05]).relates_units
+    assert not Posterior.mixture([few, many], [0.95, 0.05]).relates_units
 
 
 def test_draws_have_the_joint_moments() -> None:

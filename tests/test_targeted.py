@@ -168,7 +168,7 @@ def test_chunks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     np.testing.assert_allclose(acquisition.score(name, p, ARM, targets=TARGETS), whole, rtol=1e-9)
 
 
-def test_draws_give_the_squared_covariance_without_bias() -> None:
+def test_squared_covariances_from_draws_are_unbiased_before_they_are_floored() -> None:
     """The mean of the score's sum over many sets of draws is that of the belief they are drawn from."""
     rng = np.random.default_rng(0)
     exact = fake_posterior(UNITS, residual=False, rank=4)
@@ -204,6 +204,31 @@ def test_draws_of_independent_units_say_little_about_both_outcomes() -> None:
     worth = np.exp(acquisition.score("epig-mu", p, arm, targets=everyone))
     own = 0.5 * np.log(1 / (0.1 / 1.1)) / 200  # what an outcome says of itself
     assert own < worth.mean() < own + 0.5 * 2 / 49  # chance: R² of two regressors is 2 / 49, of which half stays
+
+
+@pytest.mark.parametrize("name", ["tau-vr", "epig-tau", "epig-mu", "regret"])
+def test_targets_of_no_weight_are_none(name: str) -> None:
+    """Only unit 0 is undecided, and it does not matter: what it would gain must not hide what others gain."""
+    p = fake_posterior(9, rank=5)
+    mean = p.mean.copy()
+    mean[:, 1] = mean[:, 0] + 8
+    mean[0, 1] = mean[0, 0]
+    p, arm = Posterior(mean, p.factor, p.residual, p.noise), np.arange(9) % 2
+    without = acquisition.Targets.of(np.arange(9), 9, [0.0] + [1.0] * 8)
+    others = acquisition.Targets.of(np.arange(1, 9), 9)
+    got, expected = (acquisition.score(name, p, arm, targets=t) for t in (without, others))
+    np.testing.assert_allclose(got, expected)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_arms_that_mirror_each_other_have_one_outcome_to_learn(sign: float) -> None:
+    factor = np.random.default_rng(0).normal(size=(4, 2, 2))
+    factor[:, 1] = sign * factor[:, 0]
+    p, arm = Posterior(np.zeros((4, 2)), factor, np.zeros(()), np.array(0.5)), np.array([0, 1, 0, 1])
+    shared = factor[:, 0] @ factor[:, 0].T
+    explained = shared**2 / (np.diag(shared) + 0.5)[:, None] / np.diag(shared)
+    got = np.exp(acquisition.score("epig-mu", p, arm))
+    np.testing.assert_allclose(got, -0.5 * np.log(1 - explained).mean(axis=1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["tau-vr", "regret"])

@@ -37,8 +37,9 @@ def conditioned(
     """Return a belief that can be conditioned and holds what the function looks at."""
     if function.pointwise:
         return Downdated(posterior, treatment, None)
-    if function.linked:
-        return Downdated(posterior, treatment, targets or Targets.of(np.arange(len(posterior)), len(posterior)))
+    if function.linked:  # on the outcome's own scale, on which it looks at covariances
+        everyone = np.arange(len(posterior))
+        return Downdated(posterior.linearised(), treatment, targets or Targets.of(everyone, len(posterior)))
     return Joint(posterior, treatment, targets)
 
 
@@ -79,7 +80,9 @@ class Downdated:
     def measure(self, unit: int) -> None:
         """Allow for the outcome of a unit under its arm, whatever it will be."""
         arm = int(self._arm[unit])
-        spread = max(self._within[unit, arm, arm], 0.0) + self._joint.measurement_variance(unit, arm)
+        # What a binary outcome is worth changes with what is known; a noiseless one must not become worth more.
+        source = self._joint if self._joint.link == "identity" else self.belief
+        spread = max(self._within[unit, arm, arm], 0.0) + source.measurement_variance(unit, arm)
         along = self._with(unit, arm) / np.sqrt(spread)
         self._within = self._within - along[:, :, None] * along[:, None, :]
         for to, across in self._across.items():  # in place: J numbers for each of N units
@@ -103,17 +106,6 @@ class Downdated:
 
     def _covariance(self, rows: slice, arm: int | None) -> Array:
         """Return the covariances of some units' own outcomes with targets under an arm, or with their effects."""
-        if self._joint.link == "identity":
-            return self._all_across(arm)[rows]
-        if arm is None:
-            return self._covariance(rows, 1) - self._covariance(rows, 0)
-        slope = self.belief.slope
-        found: Array = self._all_across(arm)[rows] * self._own(slope)[rows, None] * slope[self._positions, arm]
-        own, place = self._own(self.belief.covariance)[rows, arm], self._place[rows]
-        found[place >= 0, place[place >= 0]] = own[place >= 0]  # a unit's with itself needs no approximation
-        return found
-
-    def _all_across(self, arm: int | None) -> Array:
         if arm not in self._across:
             p, there = self._joint, self._at_targets(self._joint.factor, arm)
             found: Array = np.ascontiguousarray(self._own(p.factor).astype(np.float64, copy=False) @ there.T)
@@ -121,7 +113,7 @@ class Downdated:
             for along in self._taken:
                 found -= np.outer(self._own(along), self._at_targets(along, arm))
             self._across[arm] = found
-        return self._across[arm]
+        return self._across[arm][rows]
 
     def _own(self, values: AnyArray) -> AnyArray:
         """Return those of (N, K, ...) values that belong to each unit's own arm."""

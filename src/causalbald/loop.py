@@ -90,11 +90,12 @@ def pool_targets(units: int, *, weights: ArrayLike | None = None, threshold: flo
         positions = np.sort(rng.choice(units, size=_TARGETS, replace=False))
         return acq.Targets.of(positions, units, threshold=threshold, own=1 / units)
     everyone = acq.Targets.of(np.arange(units), units, weights, threshold=threshold)
-    mattering = np.flatnonzero(everyone.weights)
-    if len(mattering) <= _FEW:
-        return acq.Targets.of(mattering, units, everyone.weights[mattering], threshold=threshold)
-    positions, counts = np.unique(rng.choice(units, size=_TARGETS, p=everyone.weights), return_counts=True)
-    return acq.Targets.of(positions, units, counts, threshold=threshold, own=everyone.weights)
+    if len(everyone.positions) <= _FEW:
+        return everyone
+    own = np.zeros(units)
+    own[everyone.positions] = everyone.weights
+    positions, counts = np.unique(rng.choice(units, size=_TARGETS, p=own), return_counts=True)
+    return acq.Targets.of(positions, units, counts, threshold=threshold, own=own)
 
 
 def _goal(function: acq.Acquisition, targets: acq.Targets | None, units: int) -> acq.Targets | None:

@@ -123,8 +123,10 @@ class Posterior:
         factor = np.concatenate([*(m.factor for m in members), between], axis=-1)
         scale = np.repeat(np.sqrt(w), [m.factor.shape[-1] for m in members])
         factor[..., : len(scale)] *= scale.astype(factor.dtype)
-        counts = [m.n_draws for m in members if m.n_draws is not None]
-        return cls(mean, factor, residual, noise, members[0].link, n_draws=sum(counts) if counts else None)
+        # Moments from S draws are as uncertain as 1 / (S - 1) says, those in closed form are not.
+        uncertain = sum(v**2 / (m.n_draws - 1) for v, m in zip(w, members, strict=True) if m.n_draws is not None)
+        draws = 1 + round(1 / uncertain) if uncertain > 0 else None
+        return cls(mean, factor, residual, noise, members[0].link, n_draws=draws)
 
     def take(self, positions: ArrayLike) -> Posterior:
         """Return the belief about some of the units, in the order of ``positions``."""
@@ -254,7 +256,8 @@ class Posterior:
         """Return the belief after measuring a unit's outcome under ``arm``, before its value is known.
 
         Exact for Gaussian noise, where the change of the covariance does not depend on the value; the
-        mean stays. Approximate with the probit link, which uses the expected information of the outcome.
+        mean stays. With the probit link the covariance is the one expected after the outcome, exactly; that the
+        belief is Gaussian again, with the same mean, is an approximation.
         """
         units, arms, _ = self.factor.shape
         i, a = (
@@ -330,13 +333,17 @@ class Posterior:
         return self.mean / np.sqrt(1 + _diagonal(self.latent_covariance))
 
     def measurement_variance(self, i: int, a: int) -> float:
-        """Return the noise variance of a unit's (latent) outcome; with the probit link, what it is worth as one."""
+        """Return the noise variance of a unit's (latent) outcome; with the probit link, what it is worth as one.
+
+        With v the variance of the latent score f, E y = p and Cov(f, y) = v slope, the two values of y leave
+        v - v² slope² / (p (1 - p)) on average, as an outcome f + noise of variance p (1 - p) / slope² - v would.
+        """
         if self.link == "identity":
             # A noiseless outcome would make q zero; this floor is far below what data can show.
             return max(float(self.noise[i, a]), 1e-12 * float(self.latent_covariance[i, a, a]), 1e-300)
-        m = float(self.mean[i, a])
-        log_variance = log_ndtr(m) + log_ndtr(-m) + m**2 + np.log(2 * np.pi)
-        return float(np.exp(min(log_variance, 50.0)))
+        v, z = float(self.latent_covariance[i, a, a]), float(self._probit_index[i, a])
+        log_ratio = log_ndtr(z) + log_ndtr(-z) + z**2 + np.log(2 * np.pi * (1 + v))
+        return float(np.exp(min(log_ratio, 50.0)) - v)
 
 
 def _diagonal(matrices: Array) -> Array:

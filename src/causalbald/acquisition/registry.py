@@ -67,12 +67,16 @@ class Targets:
         threshold: float = 0.0,
         own: float | Array | None = None,
     ) -> Targets:
-        """Return checked targets among ``length`` units; equal weights unless given, normalised to sum to 1."""
+        """Return checked targets among ``length`` units; equal weights unless given, normalised to sum to 1.
+
+        Units of weight 0 are no targets.
+        """
         index = check_positions(positions, length, "targets")
         w = np.ones(len(index)) if weights is None else check_vector(weights, "target weights", len(index))
         if len(index) == 0 or (w < 0).any() or w.sum() <= 0:
             raise InputError("targets need at least one unit, weights that are not negative and not all zero.")
         everyone = weights is None and (len(index) == length or isinstance(own, float))
+        index, w = index[w > 0], w[w > 0]
         return cls(index, w / w.sum(), check_number(threshold, "threshold"), own=own, everyone=everyone)
 
 

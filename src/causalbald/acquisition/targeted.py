@@ -59,7 +59,8 @@ def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> 
     """Information about both potential outcomes: as epig-tau, with c_jᵀ Σ_j⁻¹ c_j for C_j² / v_tau_j."""
     belief = posterior.linearised()
     goal, total = _Goal(belief, targets), np.empty(len(belief))
-    inverse = np.linalg.inv(goal.both + 1e-9 * goal.both.mean() * np.eye(2) + _TINY * np.eye(2))
+    scale = np.trace(goal.both, axis1=1, axis2=2).mean() / 2
+    inverse = np.linalg.inv(goal.both + (1e-9 * scale + _TINY) * np.eye(2))
     for rows in _chunks(len(belief), _CHUNK):
         both = [_covariance(belief, treatment, goal, rows, arm) for arm in (0, 1)]
         expectation, outcome = _spread(belief, treatment, rows)
@@ -199,7 +200,7 @@ def _spread(belief: Posterior, treatment: Treatment, rows: slice) -> tuple[Array
 
 
 def _squared(covariance: Array, spread: Array, about: _Effects) -> Array:
-    """Return C_j²; from S draws without the bias that comes from squaring an estimate.
+    """Return C_j²; from S draws without the bias of squaring an estimate, where that leaves more than nothing.
 
     With n = S - 1, E C² = C² (n + 1) / n + v v_tau / n and E[v v_tau] = v v_tau + 2 C² / n for sample moments of
     Gaussian draws, which are solved for C².

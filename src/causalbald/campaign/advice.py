@@ -111,7 +111,7 @@ def _errors(belief: Belief, state: State, size: int, left: float | None) -> tupl
     chosen = pool.units.positions([u["id"] for u in batch.units]) if batch else np.empty(0, dtype=np.intp)
     focus, weights = belief.focus
     rows = np.unique(np.concatenate([focus, pending, chosen]))
-    after = Downdated(belief.model.posterior(pool.x[rows]), pool.arm[rows], None)
+    after = Downdated(belief.model.posterior(pool.x[rows]).linearised(), pool.arm[rows], None)
     here = np.searchsorted(rows, focus)
     errors = []
     for group in (pending, chosen):

@@ -20,6 +20,7 @@ from causalbald.posterior import Posterior
 # A candidate with a smaller share costs as much as the others and changes nothing.
 _LEAST_SHARE = 0.1
 _EM_STEPS = 500
+_SURE = 0.005  # a model that takes a binary outcome for a number may expect less than 0 or more than 1
 
 
 @register("auto")
@@ -81,7 +82,7 @@ class AutoEstimator(CateEstimator):
         for k in range(folds):
             known, out = (data.take(np.flatnonzero(rows)) for rows in (fold != k, fold == k))
             beliefs = [self._fitted_on(name, known, pool).posterior(out.x, joint=False) for name in names]
-            found = np.concatenate([found, np.stack([b.log_density(out.t, out.y) for b in beliefs], axis=1)])
+            found = np.concatenate([found, _log_densities(beliefs, out)])
             if k > 0 and _decided(found):
                 break
         return found
@@ -91,7 +92,11 @@ class AutoEstimator(CateEstimator):
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         beliefs = [model.posterior(x, joint=joint) for model in self.models_]
-        return beliefs[0] if len(beliefs) == 1 else Posterior.mixture(beliefs, list(self.weights_.values()))
+        if len(beliefs) == 1:
+            return beliefs[0]
+        if _of_several_links(beliefs):
+            beliefs = [belief.linearised() for belief in beliefs]
+        return Posterior.mixture(beliefs, list(self.weights_.values()))
 
     def links(self, X: Any) -> Links | None:
         """Return covariances with the units in ``X``, if every model of the mixture knows them."""
@@ -113,6 +118,20 @@ class AutoEstimator(CateEstimator):
     def _means(self, x: AnyArray) -> Array:
         """Return each model's expected outcomes, (M, K, N)."""
         return np.stack([model.posterior(x, joint=False).mean.T for model in self.models_])
+
+
+def _of_several_links(beliefs: Sequence[Posterior]) -> bool:
+    """Return whether some beliefs are about a binary outcome and others take it for a number."""
+    return len({belief.link for belief in beliefs}) > 1
+
+
+def _log_densities(beliefs: Sequence[Posterior], out: Labelled) -> Array:
+    """Return log densities (n, M) of outcomes; probabilities for all, if those of some are."""
+    if not _of_several_links(beliefs):
+        return np.stack([b.log_density(out.t, out.y) for b in beliefs], axis=1)
+    own = np.arange(len(out.y)), out.t
+    risk = np.stack([np.clip(b.expected[own], _SURE, 1 - _SURE) for b in beliefs], axis=1)
+    return np.log(np.where(out.y[:, None] > 0, risk, 1 - risk))
 
 
 def stacking_weights(log_density: Array) -> Array:

@@ -33,8 +33,8 @@ _COLLAPSED_RATE = 10.0
 _GP_RATE = 2.0
 # Features of images start so close together that the first full steps of the optimiser can throw them apart for good.
 _IMAGE_WARM_UP = 30
-# From this share of the variance on, noise hides rounding errors of single precision: with up to 1,000 labels, variances
-# are off by half a per cent at most.
+# From this share of the variance on, noise hides rounding errors of single precision: variances that were compared,
+# with up to 1,000 labels, were off by half a per cent or less.
 _NOISY = 0.01
 
 
