@@ -12,6 +12,7 @@ from causalbald._money import spendable
 from causalbald.campaign import Campaign
 from causalbald.campaign.storage import MemoryStorage
 from causalbald.errors import InputError
+from causalbald.models import GaussianProcess
 from tests.campaigns import OPTIONS, measured, new_campaign, people, pool_of, run_rounds
 
 STUDY = people()
@@ -48,6 +49,41 @@ def test_too_little_money_is_said_also_after_a_model_is_there() -> None:
     assert not any("more measurements" in reason for reason in advice.reasons)
     with pytest.raises(InputError, match="nobody who is left can be paid"):
         campaign.ask(5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_is_too_dear_is_passed_over_also_in_the_first_batch(seed: int) -> None:
+    campaign = new_campaign(priced([1.0, 50.0]), cost="price", seed=seed)
+    batch = campaign.ask(4, budget=10.0)
+    assert len(batch) == 4
+    assert set(batch["price"]) == {1.0}
+
+
+@pytest.mark.parametrize(("batch", "shortlist"), [("softmax", 4096), ("greedy", 4096), ("greedy", 60)])
+@pytest.mark.parametrize("acquisition", ["mu-bald", "random"])
+def test_a_budget_pays_for_cheap_units_where_dear_ones_score_higher(
+    batch: Any, shortlist: int, acquisition: str
+) -> None:
+    rng = np.random.default_rng(0)
+    x, arm = rng.normal(size=(300, 2)), np.arange(300) % 2
+    model = GaussianProcess(max_iter=3).fit(x[:20, 0] + 0.3 * rng.normal(size=20), arm[:20], X=x[:20], pool=x)
+    dear = np.arange(300) >= 150
+    chosen = loop.choose(
+        model,
+        x,
+        arm,
+        acquisition,
+        5,
+        available=np.arange(20, 300),
+        rng=rng,
+        batch=batch,
+        cost=np.where(dear, 5.0, 1.0),
+        budget=4.0,
+        scores=np.where(dear, 6.0, 0.0),
+        shortlist=shortlist,
+    )
+    assert len(chosen) == 4
+    assert not dear[chosen].any()
 
 
 def test_advice_is_about_what_the_money_pays() -> None:

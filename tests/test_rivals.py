@@ -292,9 +292,14 @@ def test_costs_cut_a_batch_short(name: str) -> None:
     x, t = pool(5)
     expected = choose(name, x, t, 6, measured=np.setdiff1d(UNITS, AVAILABLE))
     cost = np.ones(36)
-    cost[expected[1]] = 10.0
+    cost[expected[1]] = 3.0
     got = in_loop(name, x, t, 6, available=AVAILABLE, cost=cost, budget=3.5)
     assert got.tolist() == [expected[k] for k in (0, 2, 3)]
+    cost[expected[1]] = 10.0  # more than there is: no candidate, and not measured either
+    cheap = np.setdiff1d(AVAILABLE, expected[1])
+    got = in_loop(name, x, t, 6, available=AVAILABLE, cost=cost, budget=3.5)
+    others = np.setdiff1d(UNITS, AVAILABLE)
+    assert got.tolist() == choose(name, x, t, 6, measured=others, available=cheap)[:3]
 
 
 def test_there_are_no_scores() -> None:

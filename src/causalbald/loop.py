@@ -188,8 +188,9 @@ def choose(
     waiting = check_positions(pending, len(x), "pending")
     open_units = np.setdiff1d(check_positions(available, len(x), "available"), waiting)
     price = None if cost is None else check_cost(cost, len(x))
+    others, paid = np.setdiff1d(np.arange(len(x)), open_units), payable(open_units, price, budget)
+    size, open_units = (len(paid) if len(paid) < size <= len(open_units) else size), paid
     if function.batchwise:
-        others = np.setdiff1d(np.arange(len(x)), open_units)
         known = others if measured is None else np.union1d(check_positions(measured, len(x), "measured"), waiting)
         chosen = function.choose(x, arm, size, measured=known, available=open_units, rng=rng)
         return chosen[affordable(chosen, price, budget)]
@@ -205,8 +206,7 @@ def choose(
 
     if (batch_rule(model, x) if rule == "auto" else rule) == "softmax":
         t = function.temperature if temperature is None else temperature
-        chosen = select(importance(), size, temperature=t, rng=rng)
-        return chosen[affordable(chosen, price, budget)]
+        return _drawn(importance(), size, t, price, budget, rng)
     looked_at = shortlisted(importance, open_units, max(shortlist, 10 * size), function.temperature, rng)
     rows, here = _with_targets(np.concatenate([looked_at, waiting]), _goal(function, targets, len(x)))
     chosen = select_greedy(
@@ -224,6 +224,21 @@ def choose(
         rng=rng,
     )
     return rows[chosen]
+
+
+def _drawn(
+    scores: Array,
+    size: int,
+    temperature: float,
+    price: Array | None,
+    budget: float | None,
+    rng: np.random.Generator,
+) -> Positions:
+    """Return units drawn by score; who cannot be paid any more is passed over."""
+    if budget is None:
+        return select(scores, size, temperature=temperature, rng=rng)
+    everyone = select(scores, int(np.isfinite(scores).sum()), temperature=temperature, rng=rng)
+    return everyone[affordable(everyone, price, budget)[:size]]
 
 
 def _offered(scores: Array, available: Positions, price: Array | None) -> Array:
@@ -254,6 +269,12 @@ def shortlisted(
     best = select(scores, limit // 2, temperature=0.0, rng=rng)
     scores[best] = -np.inf
     return np.sort(np.concatenate([best, select(scores, limit - len(best), temperature=temperature, rng=rng)]))
+
+
+def payable(units: Positions, price: Array | None, budget: float | None) -> Positions:
+    """Return those units of whom each alone can be paid."""
+    cost = np.ones(len(units)) if price is None else price[units]
+    return units[cost <= spendable(budget)]
 
 
 def affordable(chosen: Positions, price: Array | None, budget: float | None) -> Positions:

@@ -77,7 +77,7 @@ def propose(
     state: State, pool: Pool, settings: Settings, size: int, budget: float | None, belief: Callable[[], Belief]
 ) -> Proposal:
     """Choose the next batch from the state of a campaign; the same state and seed give the same batch."""
-    first, again = _available(state, pool, size)
+    first, again = _available(state, pool, size, budget)
     available = np.sort(np.concatenate([first, again]))
     rng = generator(settings.seed, "ask", len(state.rounds) + 1)
     pending, measured = (np.sort(pool.units.positions(units)) for units in (state.pending, state.outcomes))
@@ -88,7 +88,8 @@ def propose(
         current = belief() if lacking_arm(state, pool) is None else None
         for group in (first, again):
             known = pool.units.positions([entry["id"] for entry in entries])
-            rest, waiting = np.setdiff1d(group, known), np.concatenate([pending, known])
+            rest = loop.payable(np.setdiff1d(group, known), pool.cost, left)
+            waiting = np.concatenate([pending, known])
             offer = _Offer(rest, min(size - len(entries), len(rest)), waiting, measured, left, rng)
             if offer.size:
                 chosen = _informed_batch(current, offer) if current else _first_batch(pool, settings, offer)
@@ -99,13 +100,14 @@ def propose(
         return Proposal(_ranked(_with_effects(entries, current)), current.summary())
 
 
-def _available(state: State, pool: Pool, size: int) -> tuple[Positions, Positions]:
+def _available(state: State, pool: Pool, size: int, budget: float | None) -> tuple[Positions, Positions]:
     """Return who can be asked for, and those whose measurement has failed before if the others do not suffice."""
     available = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
     if size > len(available):
         raise InputError(f"{size} units asked for, but only {len(available)} can be measured: ask for fewer.")
     others = np.setdiff1d(available, pool.units.positions(state.failed))
-    return others, np.setdiff1d(available, others) if size > len(others) else others[:0]
+    enough = size <= len(loop.payable(others, pool.cost, budget))
+    return others, others[:0] if enough else np.setdiff1d(available, others)
 
 
 def _first_batch(pool: Pool, settings: Settings, offer: _Offer) -> list[dict[str, Any]]:
