@@ -252,7 +252,7 @@ def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
         (["-o", "{folder}/none/batch.csv"], "does not exist"),
         (["-o", "{folder}/pool.parquet"], "lies in the pool"),
         (["--model", "gpp"], "unknown model 'gpp'"),
-        (["--weight", "dose"], "'mu-rho-bald' asks neither who matters nor"),
+        (["--weight", "dose", "--acquisition", "mu-rho-bald"], "'mu-rho-bald' asks neither who matters nor"),
         (["-n", "900"], "900 units asked for"),
         (["--categorical", "dose", "--numeric", "dose"], "cannot be both"),
     ],

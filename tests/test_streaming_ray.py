@@ -56,7 +56,7 @@ def test_a_task_that_fails_is_one_line(cluster: None, tmp_path: Path, monkeypatc
     people = with_cell("dose", int(np.setdiff1d(unseen, WHO)[0]), np.inf)
     pool = open_pool(write(tmp_path / "b.parquet", people))
     with pytest.raises(CausalBaldError, match=r"Ray cluster failed \(.*'dose' has an infinite value") as error:
-        Round(pool, results(), outcome="outcome", model=small()).scores(backend="ray")
+        Round(pool, results(), outcome="outcome", model=small()).scores("mu-rho-bald", backend="ray")
     assert "\n" not in str(error.value)
 
 

@@ -237,7 +237,7 @@ def _drawn(
     """Return units drawn by score; who cannot be paid any more is passed over."""
     if budget is None:
         return select(scores, size, temperature=temperature, rng=rng)
-    everyone = select(scores, int(np.isfinite(scores).sum()), temperature=temperature, rng=rng)
+    everyone = select(scores, max(size, int(np.isfinite(scores).sum())), temperature=temperature, rng=rng)
     return everyone[affordable(everyone, price, budget)[:size]]
 
 

@@ -88,7 +88,7 @@ def choose(
     worthwhile: Worthwhile = 0.0,
     n: Annotated[int, typer.Option("-n", help="People to choose.", min=1, rich_help_panel=_CHOICE)] = 100,
     model: Model = "gp",
-    acquisition: table.Acquisition = "mu-rho-bald",
+    acquisition: table.Acquisition = "default",
     batch: Annotated[
         Batch, typer.Option(help="greedy: each after those before it; softmax: by score.", rich_help_panel=_CHOICE)
     ] = Batch.AUTO,
@@ -147,7 +147,7 @@ def score(
     weight: table.Weight = None,
     worthwhile: Worthwhile = 0.0,
     model: Model = "gp",
-    acquisition: table.Acquisition = "mu-rho-bald",
+    acquisition: table.Acquisition = "default",
     seed: table.Seed = 0,
     backend: Where = Backend.LOCAL,
     ray_address: RayAddress = None,

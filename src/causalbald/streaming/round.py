@@ -87,7 +87,7 @@ class Round:
 
     def scores(
         self,
-        acquisition: str | acq.Acquisition | acq.registry.Score = "mu-rho-bald",
+        acquisition: str | acq.Acquisition | acq.registry.Score = "default",
         *,
         backend: Backend = "local",
         ray_address: str | None = None,
@@ -111,7 +111,7 @@ class Round:
     def choose(
         self,
         size: int,
-        acquisition: str | acq.Acquisition | acq.registry.Score = "mu-rho-bald",
+        acquisition: str | acq.Acquisition | acq.registry.Score = "default",
         *,
         batch: Batch = "auto",
         temperature: float | None = None,
