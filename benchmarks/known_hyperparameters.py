@@ -121,6 +121,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         mean, low, high = paired_interval((group["known"] - group["learned"]).to_numpy())
         errors = {name: f"{group[name].mean():.2f}" for name in ERRORS}
         difference = f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+        errors["planned"] += " [{:.2f}, {:.2f}]".format(*paired_interval(group["planned"].to_numpy())[1:])
         rows.append({"data": data, "seeds": len(group), "labels": labels, **errors, "known - learned": difference})
     return pd.DataFrame(rows)
 
