@@ -1,10 +1,12 @@
 """Error and coverage of the Gaussian process. Writes results/gp/quality.csv.
 
-python benchmarks/quality.py
+python benchmarks/quality.py            # anew
+python benchmarks/quality.py --table    # what is there, as Markdown
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,11 +67,18 @@ def main() -> None:
     table = pd.DataFrame([row for rows in Parallel(n_jobs=2)(jobs) for row in rows])
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     table.round(4).to_csv(RESULT, index=False)
-    groups = table.groupby(["study", "labels"], sort=False)
-    summary = groups[["pehe", "coverage95", "width"]].mean()
-    summary.insert(1, "median pehe", groups["pehe"].median())
-    print(summary.round(2).to_string())
+
+
+def markdown(table: pd.DataFrame) -> str:
+    lines = ["| study | labels | mean error | median error | coverage | mean width |", "| --- " * 6 + "|"]
+    for name in table["study"].unique():
+        for labels, rows in table[table["study"] == name].groupby("labels"):
+            columns = rows["pehe"].mean(), rows["pehe"].median(), rows["coverage95"].mean(), rows["width"].mean()
+            lines.append(f"| {name} | {labels} | {' | '.join(f'{value:.2f}' for value in columns)} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    if "--table" not in sys.argv:
+        main()
+    print(markdown(pd.read_csv(RESULT)))
