@@ -59,7 +59,7 @@ def cases() -> list[Case]:
     found = [
         Case(study, model, "mu-rho-bald", *size) for study, sizes in SIZES.items() for size in sizes for model in MODELS
     ]
-    return [*found, *(Case("pool", "gp", "tau-vr", *size) for size in SIZES["pool"])]
+    return [*found, *(Case("pool", model, "tau-vr", *size) for size in SIZES["pool"] for model in MODELS)]
 
 
 def make_pool(folder: Path, rows: int, dimensions: int) -> Path:
@@ -113,12 +113,14 @@ def operations(model: Any, case: Case) -> tuple[float, float]:
     Distances to the n labels or sites, and a triangular product of an (n, n) matrix for each arm; before it, the layers
     of a deep model. For targets, distances to them and their product with the labels.
     """
-    if case.model == "due":
-        width, n, members = model.hidden, len(model._of_single_units()[0].x), len(model._of_single_units())
-        layers = case.dimensions * width + (model.depth - 1) * width**2
-        return members * (2.0 * n * width + 2 * n**2), members * 2.0 * layers
-    parts, n = len(model.hyperparameters_.weights), len(model.single_.x)
     targets = 1000 if case.acquisition == "tau-vr" else 0
+    if case.model == "due":
+        singles, width = model._of_single_units(), model.hidden
+        n, layers = len(singles[0].x), case.dimensions * width + (model.depth - 1) * width**2
+        process = len(singles) * (2.0 * (n + targets) * width + 2 * n**2 + 2 * n * targets)
+        rounded = singles[0].x.element_size() == 4
+        return 0.0 if rounded else process, len(singles) * 2.0 * layers + (process if rounded else 0.0)
+    parts, n = len(model.hyperparameters_.weights), len(model.single_.x)
     return 2.0 * parts * (n + targets) * case.dimensions + 2 * n**2 + 2 * n * targets, 0.0
 
 
