@@ -1,6 +1,7 @@
 """Predictions of real outcomes: weight change of smokers (NHEFS), which no simulation made smooth or free of noise.
 
-    python benchmarks/real_outcomes.py
+    python benchmarks/real_outcomes.py            # anew
+    python benchmarks/real_outcomes.py --table    # what is there, as Markdown
 
 For 20 random samples of people, seeds 100 to 119, models learn from their outcomes and predict those of all others.
 Writes results/gp/nhefs.csv. The prior of `gp` was chosen after seeing six samples, seeds 0 to 5.
@@ -8,6 +9,7 @@ Writes results/gp/nhefs.csv. The prior of `gp` was chosen after seeing six sampl
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -71,9 +73,17 @@ def main() -> None:
     found = pd.DataFrame([row for rows in Parallel(n_jobs=2)(delayed(one)(s) for s in range(100, 120)) for row in rows])
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     found.round(4).to_csv(RESULT, index=False)
-    summary = found.groupby(["labels", "model"], sort=False)[["rmse", "log_density", "coverage95", "ate"]]
-    print(summary.mean().round(2).to_string())
+
+
+def markdown(found: pd.DataFrame) -> str:
+    lines = ["| labels | model | typical error, kg | log density | coverage | average effect, kg |", "| --- " * 6 + "|"]
+    columns = ["rmse", "log_density", "coverage95", "ate"]
+    for (labels, model), row in found.groupby(["labels", "model"], sort=False)[columns].mean().iterrows():
+        lines.append(f"| {labels} | {model} | {' | '.join(f'{value:.2f}' for value in row)} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    if "--table" not in sys.argv:
+        main()
+    print(markdown(pd.read_csv(RESULT)))

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from causalbald.campaign.tables import read_table
 from causalbald.cli.app import app
 from causalbald.errors import InputError
 from causalbald.streaming import Round, parquet
@@ -101,19 +104,23 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             {"outcome": "dose"},
             r"no covariate: exclude it \(--exclude dose\)",
         ),
-        (results()[(PEOPLE["drug"].iloc[WHO] == "verum").to_numpy()], {}, "no labelled units in arm 0"),
+        (results()[(PEOPLE["drug"].iloc[WHO] == "verum").to_numpy()], {}, "nobody with 'drug' 'placebo' is measured"),
         (results(), {"model": "gpp"}, "unknown model 'gpp'. Did you mean 'gp'?"),
         (results(), {"seed": -1}, "seed must be an integer"),
         (results(), {"weight": "wealth"}, "no column 'wealth' for the weight"),
         (results(), {"weight": "age"}, r"weight 'age' is missing in row \d+ of pool.parquet: give everyone a number"),
-        (results(), {"weight": "city"}, r"column 'city' must hold numbers, but row 1 has '(Bern|Oslo)'"),
-        (results(), {"worthwhile": np.nan}, "threshold must be a number"),
+        (results(), {"weight": "city"}, "weight 'city' is no number in row 1 of pool.parquet: give everyone a number"),
+        (results(), {"weight": "dose"}, r"weight 'dose' is negative \(-.*\) in row \d+ of pool.parquet"),
+        (results(), {"weight": "none"}, "weight 'none' is 0 for everyone"),
+        (results(), {"worthwhile": np.nan}, "worthwhile must be a number"),
+        (results().rename(columns={"outcome": "drug"}), {"outcome": "drug"}, "'drug' cannot be the outcome"),
+        ([], {}, "no table of outcomes is given"),
     ],
 )
 def test_tables_of_outcomes_that_cannot_be_used(
     tmp_path: Path, table: pd.DataFrame, options: dict[str, Any], message: str
 ) -> None:
-    pool = open_pool(write(tmp_path / "pool.parquet"))
+    pool = open_pool(write(tmp_path / "pool.parquet", changed(none=0.0)))
     with pytest.raises(InputError, match=message):
         Round(pool, table, **{"outcome": "outcome", "model": small(), **options})
 
@@ -254,12 +261,18 @@ def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
         (["--model", "gpp"], "unknown model 'gpp'"),
         (["--weight", "dose", "--acquisition", "mu-rho-bald"], "'mu-rho-bald' asks neither who matters nor"),
         (["-n", "900"], "900 units asked for"),
+        (["--acquisition", "qhte"], "'qhte' looks at all of a pool at once"),
+        (["--ray-address", "head:6379"], "add --backend ray"),
+        (["--backend", "ray", "--ray-address", "localhost:9"], "no Ray cluster at 'localhost:9'"),
+        (["-o", "{folder}/mine.csv"], "is a table, and not one of ours"),
+        (["--outcome", "person"], "cannot be the outcome"),
         (["--categorical", "dose", "--numeric", "dose"], "cannot be both"),
     ],
 )
 def test_mistakes_change_nothing_on_disk(
     tables: tuple[Path, Path], tmp_path: Path, change: list[str], message: str
 ) -> None:
+    PEOPLE.to_csv(tmp_path / "mine.csv", index=False)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     options = [part.format(folder=tmp_path) for part in change]
     result = CliRunner().invoke(
@@ -280,7 +293,8 @@ def test_nothing_is_written_into_the_pool_or_over_outcomes(tables: tuple[Path, P
     batch = tmp_path / "batch.csv"
     run("choose", folder, *asked, batch, "-n", 4)
     empty = batch.read_text()
-    run("choose", folder, *asked, batch, "-n", 4)
+    with pytest.raises(InputError, match="holds people who may have been asked for: give it to --measured"):
+        run("choose", folder, *asked, batch, "-n", 4)
     assert batch.read_text() == empty
     pd.read_csv(batch).assign(outcome=[1.0, 2.0, np.nan, np.nan]).to_csv(batch, index=False)
     filled = batch.read_text()
@@ -297,6 +311,66 @@ def test_nothing_is_written_into_the_pool_or_over_outcomes(tables: tuple[Path, P
     run("choose", folder, *asked, batch, "-n", 4)
     assert batch.read_text() == empty
     assert [p.name for p in folder.iterdir()] == ["a.parquet"]
+
+
+@pytest.mark.parametrize("kind", ["float64", "decimal"])
+def test_ids_that_are_whole_numbers_come_back_as_such(tmp_path: Path, kind: str) -> None:
+    """pandas makes numbers of a column with gaps floating, databases write them as decimals; spreadsheets add .0."""
+    numbers = {name: k for k, name in enumerate(PEOPLE["person"])}
+    table = pa.Table.from_pandas(changed(person=PEOPLE["person"].map(numbers)), preserve_index=False)
+    wanted = pa.decimal128(20, 0) if kind == "decimal" else pa.float64()
+    pool = tmp_path / "pool.parquet"
+    pq.write_table(table.set_column(0, "person", table["person"].cast(wanted)), pool)
+    known = tmp_path / "known.csv"
+    results().assign(person=lambda t: t["person"].map(numbers).astype(float)).to_csv(known, index=False)
+    assert ".0," in known.read_text()
+    batch, scores = tmp_path / "batch.csv", tmp_path / "scores.parquet"
+    run("choose", pool, "--measured", known, *OPTIONS, "-n", 4, "-o", batch)
+    form = pd.read_csv(batch)
+    assert pd.api.types.is_integer_dtype(form["person"])
+    form.assign(outcome=1.0).to_csv(batch, index=False)
+    done = run("score", pool, "--measured", known, "--measured", batch, *OPTIONS, "-o", scores)
+    assert "44 are measured, 5 asked for." in done.stderr
+    assert pd.read_parquet(scores)["person"].tolist() == list(range(UNITS))
+
+
+def test_other_kinds_of_text_and_repeated_names(tmp_path: Path) -> None:
+    table = pa.Table.from_pandas(PEOPLE, preserve_index=False)
+    views = table.set_column(5, "city", table["city"].cast(pa.string()).cast(pa.string_view()))
+    pq.write_table(views, tmp_path / "views.parquet")
+    pool = open_pool(tmp_path / "views.parquet")
+    np.testing.assert_array_equal(pool.sample.x, open_pool(write(tmp_path / "plain.parquet")).sample.x)
+    assert read_table(tmp_path / "views.parquet").data["city"].to_pylist() == PEOPLE["city"].tolist()
+    twice = pa.table([*table.columns, table["dose"]], names=[*table.column_names, "dose"])
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    for read in (open_pool, read_table):
+        with pytest.raises(InputError, match="has more than one column 'dose': rename or drop one"):
+            read(tmp_path / "twice.parquet")
+    assert [c.name for c in open_pool(tmp_path / "plain.parquet", covariates=["dose", "dose"]).columns] == ["dose"]
+    with pytest.raises(InputError, match=r"covariates must be a list of columns, such as \['dose'\]"):
+        open_pool(tmp_path / "plain.parquet", covariates="dose")
+
+
+def test_a_weight_may_be_a_covariate_too(tmp_path: Path) -> None:
+    people, known = changed(size=np.arange(UNITS) % 3), tmp_path / "known.csv"
+    results().to_csv(known, index=False)
+    pool = write(tmp_path / "pool.parquet", people)
+    asked = ["choose", pool, "--measured", known, *OPTIONS, "-n", 2, "--weight", "size"]
+    assert "4 covariates" in run(*asked).stderr
+    assert "2 covariates" in run(*asked, "--covariate", "size", "--covariate", "dose").stderr
+
+
+def test_units_masked_by_scores_are_never_chosen(tables: tuple[Path, Path]) -> None:
+    there, seen = Round(open_pool(tables[0]), results(), outcome="outcome", model=small()), []
+    scores = there.scores("mu-rho-bald")
+    few = np.setdiff1d(np.argsort(scores), WHO)[:7]
+    masked = np.full(UNITS, -np.inf)
+    masked[few] = scores[few]
+    chosen = there.choose(5, "mu-rho-bald", scores=list(masked), picked=lambda *done: seen.append(done))
+    assert set(chosen["person"].to_pylist()) <= set(PEOPLE["person"].iloc[few])
+    assert seen == [(k, 5) for k in range(1, 6)]
+    with pytest.raises(InputError, match="scores contain NaN"):
+        there.choose(5, scores=np.full(UNITS, np.nan))
 
 
 def test_scores_are_written_whole_or_not_at_all(

@@ -140,6 +140,7 @@ def choose(
     budget: float | None = None,
     scores: ArrayLike | None = None,
     shortlist: int = SHORTLIST,
+    picked: Callable[[int, int], None] | None = None,
 ) -> Positions:
     """Choose the next ``size`` units of a pool to measure, given a fitted model.
 
@@ -176,6 +177,8 @@ def choose(
     shortlist : int
         Greedy batches are chosen among so many units, or ten times ``size`` if that is more, since conditioning needs
         covariances between units: half have the highest scores, half are drawn by softmax from the rest.
+    picked : function, optional
+        Called after each pick of a greedy batch with the number of units picked so far and of all.
 
     Returns
     -------
@@ -222,6 +225,7 @@ def choose(
         budget=budget,
         temperature=temperature or 0.0,
         rng=rng,
+        picked=picked,
     )
     return rows[chosen]
 

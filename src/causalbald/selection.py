@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,6 +75,7 @@ def select_greedy(
     budget: float | None = None,
     temperature: float = 0.0,
     rng: np.random.Generator | None = None,
+    picked: Callable[[int, int], None] | None = None,
 ) -> Positions:
     """Choose ``size`` units one by one, each time conditioning on the pick before scoring again.
 
@@ -99,6 +100,8 @@ def select_greedy(
         0 takes the best unit at each pick; above 0, each pick is drawn by softmax.
     rng : numpy.random.Generator, optional
         Needed for a temperature above 0 and for stochastic scores; breaks ties.
+    picked : function, optional
+        Called after each pick with the number of units picked so far and of all.
     """
     arm = check_treatment(treatment, len(posterior))
     function = acq.get(acquisition)
@@ -131,6 +134,8 @@ def select_greedy(
         chosen.append(pick)
         closed[pick] = True
         left -= price[pick]
+        if picked is not None:
+            picked(len(chosen), size)
         if len(chosen) < size:
             state.measure(pick)
     return np.asarray(chosen, dtype=np.intp)

@@ -44,7 +44,7 @@ class TableIn:
 def read_table(source: Any, *, text: Sequence[str] = ()) -> TableIn:
     """Return a table from a path or from any DataFrame; columns named in ``text`` are read as they are written."""
     table = _read_file(Path(source), text) if isinstance(source, (str, Path)) else _read_frame(source)
-    _check_names(table.data.column_names, table.name)
+    check_names(table.data.column_names, table.name)
     return table
 
 
@@ -53,7 +53,15 @@ def is_index(name: str) -> bool:
     return _INDEX.fullmatch(name) is not None
 
 
-def _check_names(names: Sequence[str], table: str) -> None:
+def plain_kind(kind: pa.DataType) -> pa.DataType:
+    """Return the plain kind of the same values: text for views of it, whole numbers for decimals without a fraction."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.int64() if pa.types.is_decimal(kind) and kind.scale == 0 else kind
+
+
+def check_names(names: Sequence[str], table: str) -> None:
+    """Refuse columns without a name, or with that of another one."""
     if not names or any(not str(n).strip() for n in names):
         raise InputError(f"{table} has a column without a name: every column needs one.")
     repeated = [n for n, count in Counter(names).items() if count > 1]
@@ -132,6 +140,8 @@ def _without_index(table: pa.Table) -> pa.Table:
 
 
 def _read_file(path: Path, text: Sequence[str]) -> TableIn:
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder: name its files.")
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
     kind = path.suffix.lower()
@@ -139,7 +149,10 @@ def _read_file(path: Path, text: Sequence[str]) -> TableIn:
         if kind in (".parquet", ".pq"):
             import pyarrow.parquet as pq
 
-            return TableIn(_without_index(pq.read_table(path)), name=path.name, typed=True)
+            check_names(pq.read_schema(path).names, path.name)
+            table = _without_index(pq.read_table(path))
+            schema = pa.schema([(f.name, plain_kind(f.type)) for f in table.schema])
+            return TableIn(table.cast(schema), name=path.name, typed=True)
         if kind in _EXCEL:
             return TableIn(_read_excel(path, text), name=path.name)
         if kind in (".csv", ".tsv", ".txt"):
@@ -163,7 +176,7 @@ def _read_excel(path: Path, text: Sequence[str]) -> pa.Table:
         # As they are written: pandas gives columns without a name, and the second of the same name, another one.
         names = ["" if pd.isna(name) else str(name) for name in header.iloc[0]] if len(header) else []
         kept = [k for k, name in enumerate(names) if name.strip() or frame.iloc[:, k].notna().any()]
-        _check_names([names[k] for k in kept], path.name)
+        check_names([names[k] for k in kept], path.name)
         frame = frame.iloc[:, kept]
         for name in frame.columns:
             # Arrow has no columns of several kinds; as text they are checked like those of a CSV file.

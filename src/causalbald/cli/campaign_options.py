@@ -119,10 +119,16 @@ def filled_in(path: Path, outcome: str) -> int:
     return sum(cell is not None and cell == cell and bool(str(cell).strip()) for cell in cells)
 
 
+def columns_of(path: Path) -> set[str]:
+    """Return the names of the columns of a table; none, if the file is empty."""
+    from causalbald.campaign.tables import read_table
+
+    return set(read_table(path).data.column_names) if path.stat().st_size else set()
+
+
 def keep_untold(campaign: Campaign, output: Path | None) -> None:
     """Refuse to write over a table that was filled in and never told, or that is the user's own."""
     from causalbald.campaign.settings import OWN_COLUMNS
-    from causalbald.campaign.tables import read_table
     from causalbald.campaign.telling import outcomes_of
 
     if output is None or not output.is_file():
@@ -137,7 +143,7 @@ def keep_untold(campaign: Campaign, output: Path | None) -> None:
         raise InputError(
             f"{str(output)!r} holds {untold} outcomes that were not told: tell them first, or choose another name."
         )
-    names = set(read_table(output).data.column_names) if output.stat().st_size else set()
+    names = columns_of(output)
     if {settings.id, settings.treatment} <= names and not names & OWN_COLUMNS:
         raise InputError(f"{str(output)!r} is a table of people, and not one of ours: choose another name.")
 

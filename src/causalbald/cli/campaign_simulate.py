@@ -31,7 +31,6 @@ def simulate(
     worthwhile: table.Worthwhile = 0.0,
     outcome_type: table.OutcomeTypeOption = table.OutcomeType.AUTO,
     cost: table.Cost = None,
-    budget: table.Budget = None,
     protected: table.Protected = None,
     audit: table.Audit = 0.0,
     model: table.Model = "auto",
@@ -54,8 +53,8 @@ def simulate(
 ) -> None:
     """Ask, before any money is spent, how many measurements choosing would save on this table.
 
-    It takes the same options as `new`, but for weights, invents outcomes for your people, and measures them: chosen,
-    and at random. What is better, worthwhile, protected, or drawn as an audit makes no difference to it.
+    It takes the same options as `new`, but for weights and the budget, invents outcomes for your people, and measures
+    them: chosen, and at random. What is better, worthwhile, protected, or drawn as an audit makes no difference to it.
     """
     given = table.table_options(locals())
     check_output(output)

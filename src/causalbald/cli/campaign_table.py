@@ -152,7 +152,7 @@ Seed = Annotated[
     int,
     typer.Option(metavar="NUMBER", help="Same history and seed, same next batch.", min=0, rich_help_panel=_CHOICE),
 ]
-# Options that have the names of the parameters; simulations have no weight.
+# Options that have the names of the parameters; simulations have neither weight nor budget.
 _PLAIN = (
     *("treatment", "control", "outcome", "worthwhile", "weight"),
     *("cost", "budget", "audit", "model", "acquisition", "seed"),

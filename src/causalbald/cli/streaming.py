@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causalbald.cli import campaign_table as table
-from causalbald.cli.campaign_options import Json, check_output, filled_in
+from causalbald.cli.campaign_options import Json, check_output, columns_of, filled_in
 from causalbald.cli.output import busy, check_folder, print_json, print_table, progress_bar, say, write_table
 from causalbald.errors import InputError
 
@@ -115,9 +115,11 @@ def choose(
 
     check_output(output)
     round_ = _round(locals())
+    round_.check_size(n)
     with progress_bar("scoring") as progress:
-        options: dict[str, Any] = {"backend": backend.value, "ray_address": ray_address, "progress": progress}
-        found = round_.choose(n, acquisition, batch=batch.value, temperature=temperature, **options)
+        scores = round_.scores(acquisition, backend=backend.value, ray_address=ray_address, progress=progress)
+    with progress_bar("choosing") as picked:
+        found = round_.choose(n, acquisition, batch=batch.value, temperature=temperature, scores=scores, picked=picked)
     form = found.append_column(outcome, pa.nulls(len(found), pa.float64()))
     if output is not None:
         write_table(form, output)
@@ -168,10 +170,20 @@ def score(
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
-    """Find misspelt names before a large pool is read."""
+    """Find misspelt names, and a cluster that is not there, before a large pool is read."""
     from causalbald import acquisition, models
+    from causalbald.experiments.workers import check_address
 
+    if given["backend"] is Backend.RAY:
+        check_address(given["ray_address"])
+    elif given["ray_address"] is not None:
+        raise InputError("--ray-address names a Ray cluster: add --backend ray, or leave it out.")
     function = acquisition.get(given["acquisition"])
+    if function.batchwise:
+        raise InputError(
+            f"acquisition {function.name!r} looks at all of a pool at once, and this one is on disk: take another, "
+            "such as 'default'."
+        )
     if function.pointwise and (given["weight"] is not None or given["worthwhile"]):
         raise InputError(
             f"acquisition {function.name!r} asks neither who matters nor what is worthwhile: take a targeted one, such "
@@ -187,9 +199,19 @@ def _protect(output: Path | None, given: Mapping[str, Any]) -> None:
     target = output.resolve()
     if target in [p.resolve() for p in given["measured"]] or given["pool"].resolve() in (target, *target.parents):
         raise InputError(f"{str(output)!r} is read by this command, or lies in the pool: choose another --output.")
-    if target.is_file() and (count := filled_in(target, given["outcome"])):
+    if not target.is_file():
+        return
+    if count := filled_in(target, given["outcome"]):
         raise InputError(
             f"{str(output)!r} holds {count} outcomes: give it to --measured and choose another --output, or delete it."
+        )
+    names = columns_of(target)
+    if names and "score" not in names:
+        raise InputError(f"{str(output)!r} is a table, and not one of ours: choose another --output.")
+    if given["outcome"] in names:
+        raise InputError(
+            f"{str(output)!r} holds people who may have been asked for: give it to --measured and choose another "
+            "--output, or delete it."
         )
 
 
@@ -206,7 +228,7 @@ def _round(given: Mapping[str, Any]) -> Round:
             treatment=given["treatment"],
             control=given["control"],
             covariates=given["covariate"],
-            exclude=[*(given["exclude"] or []), *filter(None, [given["weight"]])],
+            exclude=[*(given["exclude"] or []), *({given["weight"]} - {None, *(given["covariate"] or [])})],
             kinds=table.kinds(given),
         )
     with busy("fitting"):

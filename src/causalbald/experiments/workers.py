@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -15,6 +16,7 @@ from causalbald._registry import PLUGINS_VARIABLE
 from causalbald.errors import CausalBaldError, InputError
 
 _ENVIRONMENT = (PLUGINS_VARIABLE, "CAUSALBALD_DATA")
+_ANSWER = 5.0  # seconds that a cluster may take to answer
 
 
 class Lost(CausalBaldError, RuntimeError):
@@ -95,6 +97,17 @@ def _start_worker(environment: dict[str, str]) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def check_address(address: str | None) -> None:
+    """Refuse the address of a cluster at which nobody answers: Ray itself would try for many minutes."""
+    host, separator, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not separator or not port.isdigit():
+        return  # none, or one that Ray looks up by itself, such as "auto"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
+    except OSError as error:
+        raise InputError(f"no Ray cluster at {address!r}: {error.strerror or error}.") from None
+
+
 class ray_pool:
     """Tasks of a Ray cluster, one CPU each; started on this machine if no address is given."""
 
@@ -113,6 +126,7 @@ class ray_pool:
             options |= {"num_cpus": self.workers, "include_dashboard": False}
         self._started = not self._ray.is_initialized()
         if self._started:
+            check_address(self._address)
             try:
                 self._ray.init(
                     address=self._address or "local", log_to_driver=False, logging_level=logging.ERROR, **options

@@ -31,6 +31,8 @@ def ray_scores(
     """
     if "rng" in score.function.needs:
         raise InputError(f"acquisition {score.function.name!r} draws at random, row after row: use backend 'local'.")
+    if pool.path.is_dir() and any(p.is_dir() and not p.name.startswith((".", "_")) for p in pool.path.iterdir()):
+        raise InputError(f"{pool.name} has folders in it, into which Ray looks: move them, or use backend 'local'.")
     start = 0
     with ray_pool(os.cpu_count() or 1, address), _in_order():
         from ray import data
@@ -85,6 +87,9 @@ def _in_order() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     try:
         yield
+    except pa.ArrowTypeError as error:
+        first = str(error).partition("\n")[0]
+        raise InputError(f"Ray cannot read these files as one table ({first}): use backend 'local'.") from None
     except RayError as error:
         found = re.search(r"^[\w.]*Error: (.+)$", str(error), flags=re.MULTILINE)
         what = found[1] if found else type(error).__name__

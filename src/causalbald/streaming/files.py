@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from causalbald._typing import Positions
-from causalbald.campaign.tables import is_index
+from causalbald.campaign.tables import check_names, is_index, plain_kind
 from causalbald.errors import InputError
 
 CELLS = 1 << 21  # that are read together, 16 MB of numbers
@@ -27,6 +27,8 @@ class ParquetFiles:
         self.name = path.name
         self.paths = _paths(path)
         files = [self._open(p) for p in self.paths]
+        for path, file in zip(self.paths, files, strict=True):
+            check_names(file.schema_arrow.names, path.name)
         self.schema = _plain(files[0].schema_arrow)
         for path, file in zip(self.paths[1:], files[1:], strict=True):
             self.schema = _joined(self.schema, _plain(file.schema_arrow), path.name, self.paths[0].name)
@@ -113,7 +115,8 @@ def _paths(path: Path) -> list[Path]:
 def _plain(schema: pa.Schema) -> pa.Schema:
     """Return names and types alone, categories as the values they stand for, without row numbers of pandas."""
     kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
-    return pa.schema([(name, kind) for name, kind in zip(schema.names, kinds, strict=True) if not is_index(name)])
+    pairs = zip(schema.names, kinds, strict=True)
+    return pa.schema([(name, plain_kind(kind)) for name, kind in pairs if not is_index(name)])
 
 
 def _joined(schema: pa.Schema, other: pa.Schema, name: str, first: str) -> pa.Schema:

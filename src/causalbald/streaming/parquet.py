@@ -92,6 +92,9 @@ class ParquetPool:
         exclude: Collection[str] = (),
         kinds: Mapping[str, str] | None = None,
     ) -> None:
+        for what, value in (("covariates", covariates), ("exclude", exclude)):
+            if isinstance(value, str):
+                raise InputError(f"{what} must be a list of columns, such as [{value!r}], not {value!r}.")
         self.path, self.id, self.treatment = Path(path), id, treatment
         self.files = ParquetFiles(self.path)
         self.name, self._length = self.files.name, len(self.files)
@@ -121,15 +124,21 @@ class ParquetPool:
             start += len(table)
 
     def numbers(self, name: str, what: str) -> Array:
-        """Return a column of numbers, (N,), none of them missing."""
+        """Return a column of numbers, (N,), none of them missing, none negative and not all 0."""
         column(self.files.schema.empty_table(), name, what)
-        found = np.empty(len(self))
+        found, rule = np.empty(len(self)), "give everyone a number of at least 0"
         for start, table in self.files.tables([name]):
-            with _rows_named(start + np.arange(len(table))):
+            try:
                 found[start : start + len(table)] = part = to_numbers(table[name], name)
-            if np.isnan(part).any():
-                row = start + int(np.flatnonzero(np.isnan(part))[0])
-                raise InputError(f"{what} {name!r} is missing in row {row + 1} of {self.name}: give everyone a number.")
+            except CellError as error:
+                row = start + error.row + 1
+                raise InputError(f"{what} {name!r} is no number in row {row} of {self.name}: {rule}.") from None
+            if (bad := ~(part >= 0)).any():
+                row = start + int(np.flatnonzero(bad)[0]) + 1
+                problem = "missing" if np.isnan(part[bad][0]) else f"negative ({part[bad][0]:g})"
+                raise InputError(f"{what} {name!r} is {problem} in row {row} of {self.name}: {rule}.")
+        if not found.any():
+            raise InputError(f"{what} {name!r} is 0 for everyone: someone must matter.")
         return found
 
     def take(self, positions: ArrayLike) -> Block:
@@ -157,8 +166,15 @@ class ParquetPool:
         return found
 
     def people(self, positions: Positions) -> pa.Table:
-        """Return ids and treatments of some units, as they are in the files."""
-        return self.files.take(positions, [self.id, self.treatment])
+        """Return ids and treatments of some units, as they are in the files; ids that are numbers as whole ones."""
+        return self.with_whole_ids(self.files.take(positions, [self.id, self.treatment]))
+
+    def with_whole_ids(self, table: pa.Table) -> pa.Table:
+        """Return a table of the pool in which ids that are numbers are whole ones: 205.0 is no name for person 205."""
+        if not pa.types.is_floating(self.files.schema.field(self.id).type):
+            return table
+        where = table.column_names.index(self.id)
+        return table.set_column(where, self.id, pc.cast(table[self.id], pa.int64()))
 
     def _ids(self) -> Iterator[tuple[int, pa.ChunkedArray]]:
         """Yield ids as text, and the number of their first row."""
@@ -188,13 +204,16 @@ class ParquetPool:
         self, covariates: Sequence[str] | None, exclude: set[str], kinds: Mapping[str, str]
     ) -> list[str]:
         table, roles = self.files.schema.empty_table(), {self.id, self.treatment}
+        if self.id == self.treatment:
+            raise InputError(f"column {self.id!r} cannot be both the id and the treatment.")
         asked = {"ids": [self.id], "treatment": [self.treatment], "covariates": covariates or []}
         for what, names in {**asked, "columns to exclude": exclude, "kinds of columns": kinds}.items():
             for name in names:
                 column(table, name, what)
         for name in roles.intersection(covariates or []):
             raise InputError(f"column {name!r} cannot be a covariate: it is the id or the treatment.")
-        return [n for n in covariates or table.column_names if n not in exclude | roles]
+        chosen = table.column_names if covariates is None else dict.fromkeys(covariates)
+        return [n for n in chosen if n not in exclude | roles]
 
     def _read_arms(self, control: Value | None) -> tuple[NDArray[np.int8], str]:
         """Return the arm of every unit, and the control as text."""

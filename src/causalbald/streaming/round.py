@@ -10,18 +10,19 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
 from causalbald import loop
 from causalbald._files import replacing
 from causalbald._random import generator
 from causalbald._threads import one_thread
-from causalbald._typing import Array, Positions
+from causalbald._typing import Array, Positions, Treatment
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.acquisition.registry import Batch
 from causalbald.campaign.columns import to_numbers
 from causalbald.campaign.tables import column, read_table
-from causalbald.campaign.units import id_text, written
+from causalbald.campaign.units import id_text, is_text, written
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, make_model
 from causalbald.scoring import Block, Scorer
@@ -70,11 +71,13 @@ class Round:
         self.pool, self.outcome, self.seed = pool, outcome, check_int(seed, "seed", low=0)
         if outcome in (c.name for c in pool.columns):
             raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
+        if outcome in (pool.id, pool.treatment):
+            raise InputError(f"column {outcome!r} cannot be the outcome: it is the id or the treatment.")
         for name in {pool.id, pool.treatment, outcome}.intersection(_OWN_COLUMNS):
             raise InputError(f"column {name!r} has the name of a column of the result: give it another name.")
-        self._weights, self._worthwhile = None if weight is None else pool.numbers(weight, "weight"), worthwhile
+        self._weights = None if weight is None else pool.numbers(weight, "weight")
+        self._worthwhile = check_number(worthwhile, "worthwhile")
         self._weight = None if weight is None or self._weights is None else (weight, float(self._weights.sum()))
-        self.targets()  # fails, if at all, before a model is fitted
         where, y = self._read(measured if isinstance(measured, (list, tuple)) else [measured])
         self.measured, self.pending = where[~np.isnan(y)], where[np.isnan(y)]
         if not len(self.measured):
@@ -82,6 +85,7 @@ class Round:
                 f"no outcome {outcome!r} is known yet: measure a first batch, drawn at random from both arms."
             )
         known = pool.take(self.measured)
+        self._check_arms(known.arm)
         self.model = make_model(model, random_state=seed) if isinstance(model, str) else model
         self.model.fit(y[~np.isnan(y)], known.arm, X=known.x, pool=pool.sample.x)
 
@@ -115,10 +119,11 @@ class Round:
         *,
         batch: Batch = "auto",
         temperature: float | None = None,
-        scores: Array | None = None,
+        scores: ArrayLike | None = None,
         backend: Backend = "local",
         ray_address: str | None = None,
         progress: Progress | None = None,
+        picked: Progress | None = None,
     ) -> pa.Table:
         """Return whom to measure next, in the order of choice: the batch that :func:`causalbald.loop.choose` returns.
 
@@ -133,6 +138,8 @@ class Round:
             What :meth:`scores` returned, if it is known already.
         backend, ray_address, progress
             As for :meth:`scores`.
+        picked : function, optional
+            Called with the number of units picked so far and of all, in greedy batches.
 
         Returns
         -------
@@ -141,39 +148,39 @@ class Round:
             interval, given the model.
         """
         function, rng = acq.get(acquisition), self._rng()
-        left = len(self.pool) - len(self.measured) - len(self.pending)
-        if check_int(size, "size", low=1) > left:
-            raise InputError(f"{size} units asked for, but only {left} can be chosen: ask for fewer.")
+        self.check_size(size)
         if temperature is not None:
             check_number(temperature, "temperature", low=0.0)
         if check_choice(batch, "batch", ("softmax", "greedy", "auto")) == "auto":
             batch = loop.batch_rule(self.model, self.pool.sample.x)
         if scores is None:
             scores = self._scores(function, backend, ray_address, progress, rng)
-        if np.shape(scores) != (len(self.pool),):
-            raise InputError(
-                f"scores have shape {np.shape(scores)} for {len(self.pool)} units: one for each, in order."
-            )
-        open_units = np.ones(len(self.pool), dtype=bool)
+        known = np.asarray(scores, dtype=np.float64)
+        if known.shape != (len(self.pool),):
+            raise InputError(f"scores have shape {known.shape} for {len(self.pool)} units: one for each, in order.")
+        if np.isnan(known).any():
+            raise InputError("scores contain NaN: use -inf for units that must not be chosen.")
+        open_units = np.isfinite(known)
         open_units[self.measured] = open_units[self.pending] = False
-        offered = np.where(open_units, scores, -np.inf)
+        offered = np.where(open_units, known, -np.inf)
         if batch == "softmax":
             t = function.temperature if temperature is None else temperature
             chosen = select(offered, size, temperature=t, rng=rng)
         else:
             limit, available = max(loop.SHORTLIST, 10 * size), np.flatnonzero(open_units)
             looked_at = loop.shortlisted(lambda: offered, available, limit, function.temperature, rng)
-            chosen = self._greedy(function, size, looked_at, temperature, rng)
-        return self._batch(chosen, scores)
+            chosen = self._greedy(function, size, looked_at, temperature, rng, picked)
+        return self._batch(chosen, known)
 
     def save_scores(self, scores: Array, path: str | Path) -> None:
         """Write ids and scores as a Parquet file, whole or not at all."""
         import pyarrow.parquet as pq
 
         name, start = self.pool.id, 0
-        schema = pa.schema([self.pool.files.schema.field(name), ("score", pa.float64())])
+        kind = self.pool.with_whole_ids(self.pool.files.schema.empty_table().select([name])).schema.field(name)
+        schema = pa.schema([kind, ("score", pa.float64())])
         with replacing(Path(path)) as beside, pq.ParquetWriter(beside, schema) as writer:
-            for ids in self.pool.files.parts([name], _ROWS_WRITTEN):
+            for ids in map(self.pool.with_whole_ids, self.pool.files.parts([name], _ROWS_WRITTEN)):
                 part = scores[start : start + len(ids)]
                 writer.write_table(pa.table([ids[name], pa.array(part)], schema=schema))
                 start += len(part)
@@ -241,6 +248,7 @@ class Round:
         looked_at: Positions,
         temperature: float | None,
         rng: np.random.Generator,
+        picked: Progress | None,
     ) -> Positions:
         """Choose a batch among a few, as a pool of its own: with those who are pending, and those who matter."""
         targets = self._targets(function)
@@ -261,6 +269,7 @@ class Round:
             propensity=self._propensity.predict(units.x) if "propensity" in function.needs else None,
             targets=None if targets is None else loop.among(targets, rows, np.searchsorted(rows, goal)),
             shortlist=len(rows),
+            picked=picked,
         )
         return rows[chosen]
 
@@ -274,6 +283,8 @@ class Round:
 
     def _read(self, sources: Sequence[Any]) -> tuple[Positions, Array]:
         """Return where the people in some tables are, in the order of the pool, and their outcomes."""
+        if not sources:
+            raise InputError("no table of outcomes is given: one with ids and outcomes is needed.")
         found = [self._read_one(source) for source in sources]
         told = pa.concat_tables(found).to_pandas()
         people = told.groupby("id", sort=False)["outcome"]
@@ -289,15 +300,40 @@ class Round:
         return where[order], outcomes.to_numpy()[order]
 
     def _read_one(self, source: Any) -> pa.Table:
+        try:
+            return self._outcomes(source)
+        except InputError as error:
+            if isinstance(source, (str, Path)) and Path(source).name not in str(error):
+                raise InputError(f"{Path(source).name}: {error}") from None
+            raise
+
+    def _outcomes(self, source: Any) -> pa.Table:
         name = self.pool.id
         found = read_table(source, text=[name])
         table = found.data
         ids = written(column(table, name, "ids"), name)
         # An apostrophe that our own CSV files put before a formula is taken off again.
         ids = id_text(pc.replace_substring_regex(ids, r"^'([=+\-@\t\r])", r"\1"), name)
+        if not is_text(self.pool.files.schema.field(name).type):  # as a spreadsheet or pandas may write whole numbers
+            ids = pc.replace_substring_regex(ids, r"^(-?\d+)\.0+$", r"\1")
         outcome = column(table, self.outcome, "outcome")
         values = to_numbers(outcome, self.outcome, ids.to_pylist(), decimal=found.decimal)
         return pa.table({"id": ids, "outcome": values})
+
+    def check_size(self, size: int) -> None:
+        """Refuse to choose more units than there are left."""
+        left = len(self.pool) - len(self.measured) - len(self.pending)
+        if check_int(size, "size", low=1) > left:
+            asked = f"; {len(self.pending)} without an outcome count as asked for" if len(self.pending) else ""
+            raise InputError(f"{size} units asked for, but only {left} can be chosen{asked}: ask for fewer.")
+
+    def _check_arms(self, arm: Treatment) -> None:
+        for lacking in {0, 1} - set(arm.tolist()):
+            whom = self.pool.people(np.flatnonzero(self.pool.arm == lacking)[:1])[self.pool.treatment][0].as_py()
+            raise InputError(
+                f"nobody with {self.pool.treatment!r} {whom!r} is measured, and an effect needs outcomes from both "
+                "arms: measure some of them, drawn at random."
+            )
 
     def _rng(self) -> np.random.Generator:
         return generator(self.seed, "choose")
