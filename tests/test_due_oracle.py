@@ -12,14 +12,16 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from torch import Tensor
 
+from causalbald.models.due import _NOISY
 from causalbald.models.evidence import log_evidence
-from causalbald.models.nn.deep_kernel import DeepKernel
+from causalbald.models.links import ProcessLinks
+from causalbald.models.nn.deep_kernel import DeepKernel, MemberKernel
 from causalbald.models.nn.encoders import Architecture
 from causalbald.models.nn.kernels import KERNELS
 from causalbald.models.nn.objectives import _JITTER, Evidence, Variational, probit_expectation
 from causalbald.models.nn.streams import Streams
 from causalbald.models.nn.study import Labels, Study
-from causalbald.models.sites import SiteBelief, Sites
+from causalbald.models.sites import Single, SiteBelief, Sites
 
 N, INDUCING = 30, 7
 
@@ -186,3 +188,24 @@ def test_exact_belief_against_gpytorch(labels: Labels) -> None:
         variance = (prior(new).to_dense() - across @ torch.linalg.solve(noisy, across.T)).diagonal()
         np.testing.assert_allclose(posterior.mean[:, arm], mean.detach().numpy(), atol=1e-5)
         np.testing.assert_allclose(posterior.variance[:, arm], variance.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("lengthscale", [1.0, 4.0])
+def test_single_precision_costs_less_than_a_hundredth_where_it_is_taken(lengthscale: float) -> None:
+    """At the least noise for which `due` takes it, with labels that lie close, for units new and nearly known."""
+    rng = np.random.default_rng(0)
+    x, t = torch.as_tensor(rng.normal(size=(400, 5))), torch.as_tensor(np.arange(400) % 2)
+    one = torch.ones((), dtype=torch.float64)
+    noise = torch.full((2,), _NOISY, dtype=torch.float64)
+    kernel = MemberKernel("matern32", lengthscale * one, one, one, torch.zeros_like(noise), noise)
+    y, units = x[:, 0] + t, torch.cat([x[:50] + 1e-3, torch.as_tensor(rng.normal(size=(200, 5)))])
+    exact = Single.of(kernel, x, t, y)
+    both = (exact, exact.rounded())
+    beliefs = [single.posterior(kernel, units) for single in both]
+    for name in ("variance", "effect_variance"):
+        right, rounded = (getattr(belief, name) for belief in beliefs)
+        np.testing.assert_allclose(rounded, right, rtol=0.01)
+    np.testing.assert_allclose(beliefs[1].mean, beliefs[0].mean, atol=1e-3)
+    own = torch.ones(250, dtype=torch.long)
+    links = [ProcessLinks.of(kernel, single, x[:30] + 0.1).moments(units, own, None)[1] for single in both]
+    assert (links[1] - links[0]).abs().max() < 1e-3 * links[0].abs().max()
