@@ -78,8 +78,8 @@ def main() -> None:
 def markdown(found: pd.DataFrame) -> str:
     lines = ["| labels | model | typical error, kg | log density | coverage | average effect, kg |", "| --- " * 6 + "|"]
     columns = ["rmse", "log_density", "coverage95", "ate"]
-    for (labels, model), row in found.groupby(["labels", "model"], sort=False)[columns].mean().iterrows():
-        lines.append(f"| {labels} | {model} | {' | '.join(f'{value:.2f}' for value in row)} |")
+    for (labels, model), rows in found.groupby(["labels", "model"], sort=False):
+        lines.append(f"| {labels} | {model} | {' | '.join(f'{value:.2f}' for value in rows[columns].mean())} |")
     return "\n".join(lines)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import current_thread
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import torch
 
 from causalbald import acquisition, loop, scoring
 from causalbald._random import generator
-from causalbald._threads import in_threads
+from causalbald._threads import in_threads, one_thread
 from causalbald.campaign.setup import Preparation, prepare
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess, TarnetEnsemble
@@ -298,11 +300,20 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
+def slow_name(_: int) -> str:
+    sleep(0.01)
+    return current_thread().name
+
+
 def test_threads_keep_order_and_caps(two_threads: None) -> None:
     def work(item: int) -> tuple[int, int]:
         return item, torch.get_num_threads()
 
     assert list(in_threads(work, range(50))) == [(k, 1) for k in range(50)]
+    assert torch.get_num_threads() == 2
+    with one_thread():  # for the sake of sums, which do not depend on who works on a block
+        names = set(in_threads(slow_name, range(20)))
+    assert len(names) == 2
     assert torch.get_num_threads() == 2
     with pytest.raises(ZeroDivisionError):
         list(in_threads(lambda k: 1 / k, [1, 0, 1]))

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+_before_caps: list[int] = []  # torch's threads before each `one_thread` that is open
 
 
 @contextmanager
@@ -32,11 +33,13 @@ def one_thread() -> Iterator[None]:
     from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
+    _before_caps.append(before)
     torch.set_num_threads(1)
     try:
         with threadpool_limits(1):
             yield
     finally:
+        _before_caps.pop()
         torch.set_num_threads(before)
 
 
@@ -52,13 +55,14 @@ def reuse_memory() -> None:
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Yield ``work(item)`` for all items, in their order, on as many threads as torch may use, one core each.
 
-    Faster than many threads within each matrix product, and sums do not depend on the number of threads. Only a few
-    items are taken ahead of what is asked for.
+    Faster than many threads within each matrix product, and sums do not depend on the number of threads: so all cores
+    are used also inside `one_thread`, which is there for the sums. Only a few items are taken ahead of what is asked
+    for.
     """
     import torch
 
     reuse_memory()
-    workers = torch.get_num_threads()
+    workers = _before_caps[0] if _before_caps else torch.get_num_threads()
     if workers == 1:
         yield from map(work, items)
         return
