@@ -173,17 +173,14 @@ def _check_names(given: Mapping[str, Any]) -> None:
     """Find misspelt names, and a cluster that is not there, before a large pool is read."""
     from causalbald import acquisition, models
     from causalbald.experiments.workers import check_address
+    from causalbald.streaming.round import check_on_disk
 
     if given["backend"] is Backend.RAY:
         check_address(given["ray_address"])
     elif given["ray_address"] is not None:
         raise InputError("--ray-address names a Ray cluster: add --backend ray, or leave it out.")
     function = acquisition.get(given["acquisition"])
-    if function.batchwise:
-        raise InputError(
-            f"acquisition {function.name!r} looks at all of a pool at once, and this one is on disk: take another, "
-            "such as 'default'."
-        )
+    check_on_disk(function)
     if function.pointwise and (given["weight"] is not None or given["worthwhile"]):
         raise InputError(
             f"acquisition {function.name!r} asks neither who matters nor what is worthwhile: take a targeted one, such "

@@ -221,11 +221,7 @@ class Round:
             start += len(block.x)
 
     def _scorer(self, function: acq.Acquisition) -> Scorer:
-        if function.batchwise:
-            raise InputError(
-                f"acquisition {function.name!r} looks at all of a pool at once, and this one is on disk: take another, "
-                "such as 'mu-rho-bald'."
-            )
+        check_on_disk(function)
         propensity = self._propensity.predict if "propensity" in function.needs else None
         return Scorer.of(self.model, function, self._targets(function), self.pool.take, propensity)
 
@@ -337,6 +333,15 @@ class Round:
 
     def _rng(self) -> np.random.Generator:
         return generator(self.seed, "choose")
+
+
+def check_on_disk(function: acq.Acquisition) -> None:
+    """Refuse a function that needs all of a pool in memory."""
+    if function.batchwise:
+        raise InputError(
+            f"acquisition {function.name!r} looks at all of a pool at once, and this one is on disk: take another, "
+            "such as 'default'."
+        )
 
 
 def _counts_own(score: Scorer) -> bool:
