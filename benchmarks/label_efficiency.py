@@ -27,7 +27,14 @@ from causalbald.metrics import areas, labels_to_match, paired_interval
 
 RESULTS = Path(__file__).parent.parent / "results"
 STUDY, PAPER = RESULTS / "study", RESULTS / "paper"
-FOLDERS = {"choice": RESULTS / "choice", "choice-ensemble": RESULTS / "choice", "images": RESULTS / "images"}
+FOLDERS = {
+    "choice": RESULTS / "choice",
+    "choice-ensemble": RESULTS / "choice",
+    "images": RESULTS / "images",
+    "original": RESULTS / "original",
+}
+# The paper's own training of `due`: its variational bound, one network, a look every 100 steps.
+ORIGINAL = {"inference": "minibatch", "members": 1, "epoch_steps": 100, "patience": 5}
 DATASETS = ("synthetic", "synthetic-bimodal", "ihdp", "ihdp-cov")
 TARGETED = ("tau-vr", "epig-tau", "epig-mu", "regret")
 RIVALS = ("qhte", "macal", "lcmd", "fccm")
@@ -48,6 +55,7 @@ PARTS = {
         Plan(DATASETS, ("due",), ("mu-rho-bald",), batch="greedy"),
     ],
     "images": [Plan(("cmnist",), ("gp",), ("random", "mu-rho-bald", "default")).changed(steps=10)],
+    "original": [Plan(("synthetic", "ihdp"), ("due",), ("mu-rho-bald",), ("paper",))],
     "ensemble": [Plan(DATASETS, ("ensemble",), ("random", "mu-rho-bald", "tau-vr"))],
     "choice-ensemble": [Plan(DATASETS, ("ensemble",), ("mu-rho-bald", "tau-vr"))],
 }
@@ -71,11 +79,11 @@ def chosen(folder: Path, dataset: str, model: str, track: str, acquisition: str)
     return table
 
 
-def compare() -> pd.DataFrame:
+def compare(folders: tuple[Path, ...]) -> pd.DataFrame:
     rows = []
     for dataset in DATASETS:
         ours = chosen(STUDY, dataset, "auto", "paid", "default")
-        paper = pd.concat([chosen(folder, dataset, "due", "paper", "mu-rho-bald") for folder in (PAPER, STUDY)])
+        paper = pd.concat([chosen(folder, dataset, "due", "paper", "mu-rho-bald") for folder in folders])
         paper = paper.drop_duplicates(["seed", "labels"])
         seeds = sorted(set(ours["seed"]) & set(paper["seed"]))
         if not seeds:
@@ -134,6 +142,7 @@ def markdown(table: pd.DataFrame) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "compare", "rank"))
+    parser.add_argument("--original", action="store_true", help="compare with the paper's own training of `due`")
     parser.add_argument("--part", choices=tuple(PARTS), default="default")
     parser.add_argument("--seeds", default="0-9")
     parser.add_argument("--workers", type=int, default=2)
@@ -141,10 +150,14 @@ def main() -> None:
     if given.command == "run":
         folder = FOLDERS.get(given.part, STUDY)
         elsewhere = Store(PAPER)
-        left = [spec for spec in trials(PARTS[given.part], given.seeds) if not elsewhere.is_done(spec)]
+        planned = trials(PARTS[given.part], given.seeds)
+        if given.part == "original":
+            planned = [replace(spec, model_options=ORIGINAL) for spec in planned]
+        left = [spec for spec in planned if not elsewhere.is_done(spec)]
         run(left, folder, workers=given.workers)
     else:
-        print(markdown(compare() if given.command == "compare" else rank()))
+        folders = (FOLDERS["original"],) if given.original else (PAPER, STUDY)
+        print(markdown(compare(folders) if given.command == "compare" else rank()))
 
 
 if __name__ == "__main__":
