@@ -207,5 +207,5 @@ def test_single_precision_costs_less_than_a_hundredth_where_it_is_taken(lengthsc
         np.testing.assert_allclose(rounded, right, rtol=0.01)
     np.testing.assert_allclose(beliefs[1].mean, beliefs[0].mean, atol=1e-3)
     own = torch.ones(250, dtype=torch.long)
-    links = [ProcessLinks.of(kernel, single, x[:30] + 0.1).moments(units, own, None)[1] for single in both]
+    links = [ProcessLinks.of(kernel, s, x[:30] + 0.1).at(units).covariance(slice(None), own, None) for s in both]
     assert (links[1] - links[0]).abs().max() < 1e-3 * links[0].abs().max()

@@ -34,9 +34,15 @@ def check(model: CateEstimator, tolerance: float) -> None:
     belief, links = model.posterior(X), model.links(X[OTHERS])
     assert links is not None
     joint, atol = joint_covariance(belief), tolerance * belief.variance.max()
-    for arm in (0, 1):
-        np.testing.assert_allclose(links(X[UNITS], T[UNITS], arm), joint[..., arm], atol=atol)
-    np.testing.assert_allclose(links(X[UNITS], T[UNITS], None), joint[..., 1] - joint[..., 0], atol=atol)
+    units = links(X[UNITS])
+    for rows in (slice(None), slice(3, 7)):
+        there = units.covariance
+        for arm in (0, 1):
+            np.testing.assert_allclose(there(rows, T[UNITS][rows], arm), joint[rows, :, arm], atol=atol)
+        np.testing.assert_allclose(there(rows, T[UNITS][rows], None), (joint[..., 1] - joint[..., 0])[rows], atol=atol)
+    alone = model.posterior(X[UNITS], joint=False)
+    np.testing.assert_array_equal(units.belief.mean, alone.mean)
+    np.testing.assert_array_equal(units.belief.covariance, alone.covariance)
 
 
 @pytest.mark.parametrize("max_exact", [100, 10])

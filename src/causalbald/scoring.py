@@ -81,9 +81,8 @@ class Scorer:
         """Return the scores of a block, (n,)."""
         goal, targets, pi = self.goal, self.targets, self._propensity(block)
         if goal is None or targets is None or self.links is not None:
-            blind = self.function.blind
-            belief = Posterior.of_nothing(len(block.x)) if blind else self.model.posterior(block.x, joint=False)
-            return self.function(belief, block.arm, propensity=pi, targets=self._linked(block), rng=rng)
+            belief, linked = self._alone(block)
+            return self.function(belief, block.arm, propensity=pi, targets=linked, rng=rng)
         units, other = len(block.x), self._propensity(goal)
         belief = self.model.posterior(np.concatenate([block.x, goal.x]))
         arm = np.concatenate([block.arm, goal.arm])
@@ -97,10 +96,10 @@ class Scorer:
         goal, targets = self.goal, self.targets
         assert goal is not None
         assert targets is not None
-        pi, linked = self._propensity(goal), self._linked(goal)
-        if linked is not None and linked.own is not None:
-            itself = replace(linked, place=linked.positions)
-            belief = self.model.posterior(goal.x, joint=False)
+        pi = self._propensity(goal)
+        if self.links is not None and targets.own is not None:
+            belief, linked = self._alone(goal)
+            itself = linked and replace(linked, place=linked.positions)
             return self.function(belief, goal.arm, propensity=pi, targets=itself, rng=rng)
         belief = self.model.posterior(goal.x)
         return self.function(belief, goal.arm, propensity=pi, targets=replace(targets, belief=None), rng=rng)
@@ -111,15 +110,19 @@ class Scorer:
             return (self(block, rng) for block in blocks)
         return in_threads(partial(self, rng=None), blocks)
 
-    def _linked(self, block: Block) -> acq.Targets | None:
-        links, targets = self.links, self.targets
-        if links is None or targets is None:
-            return None
+    def _alone(self, block: Block) -> tuple[Posterior, acq.Targets | None]:
+        """Return what is believed of each unit by itself, and the targets with what ties the units to them."""
+        if self.function.blind:
+            return Posterior.of_nothing(len(block.x)), None
+        if self.links is None or self.targets is None:
+            return self.model.posterior(block.x, joint=False), None
+        units = self.links(block.x)
 
         def covariance(rows: slice, arm: int | None) -> Array:
-            return links(block.x[rows], block.arm[rows], arm)
+            return units.covariance(rows, block.arm[rows], arm)
 
-        return replace(targets, covariance=covariance, own=targets.own if block.own is None else block.own)
+        own = self.targets.own if block.own is None else block.own
+        return units.belief, replace(self.targets, covariance=covariance, own=own)
 
     def _propensity(self, block: Block) -> Array | None:
         return self.propensity(block.x) if block.propensity is None and self.propensity else block.propensity

@@ -12,7 +12,7 @@ from causalbald._random import generator
 from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_int
 from causalbald.errors import InputError
-from causalbald.models.base import CateEstimator, Labelled, Links, deal
+from causalbald.models.base import CateEstimator, Labelled, Linked, Links, deal
 from causalbald.models.links import between_members, of_arm
 from causalbald.models.registry import make_model, register
 from causalbald.posterior import Posterior
@@ -91,7 +91,9 @@ class AutoEstimator(CateEstimator):
         return make_model(name, random_state=self.random_state).fit(data.y, data.t, X=data.x, pool=pool)
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        beliefs = [model.posterior(x, joint=joint) for model in self.models_]
+        return self._mixed([model.posterior(x, joint=joint) for model in self.models_])
+
+    def _mixed(self, beliefs: list[Posterior]) -> Posterior:
         if len(beliefs) == 1:
             return beliefs[0]
         if _of_several_links(beliefs):
@@ -99,25 +101,28 @@ class AutoEstimator(CateEstimator):
         return Posterior.mixture(beliefs, list(self.weights_.values()))
 
     def links(self, X: Any) -> Links | None:
-        """Return covariances with the units in ``X``, if every model of the mixture knows them."""
+        """Return what ties other units to those in ``X``, if every model of the mixture knows it."""
         others = self._check_new(X)
         links = [found for model in self.models_ if (found := model.links(others)) is not None]
         if len(links) < len(self.models_):
             return None
         if len(links) == 1:
             return links[0]
-        weights, there = np.array([*self.weights_.values()]), self._means(others)
+        weights = np.array([*self.weights_.values()])
+        there = np.stack([model.posterior(others, joint=False).mean.T for model in self.models_])  # (M, K, J)
 
-        def covariance(x: AnyArray, own: Treatment, arm: int | None) -> Array:
-            here = self._means(x)[:, own, np.arange(len(x))]
-            within = np.stack([found(x, own, arm) for found in links])
-            return np.tensordot(weights, within, 1) + between_members(here, of_arm(there, arm), weights)
+        def at(x: AnyArray) -> Linked:
+            units = [found(x) for found in links]
+            here = np.stack([unit.belief.mean.T for unit in units])
 
-        return covariance
+            def covariance(rows: slice, own: Treatment, arm: int | None) -> Array:
+                means = here[..., rows][:, own, np.arange(len(own))]
+                within = np.stack([unit.covariance(rows, own, arm) for unit in units])
+                return np.tensordot(weights, within, 1) + between_members(means, of_arm(there, arm), weights)
 
-    def _means(self, x: AnyArray) -> Array:
-        """Return each model's expected outcomes, (M, K, N)."""
-        return np.stack([model.posterior(x, joint=False).mean.T for model in self.models_])
+            return Linked(self._mixed([unit.belief for unit in units]), covariance)
+
+        return at
 
 
 def _of_several_links(beliefs: Sequence[Posterior]) -> bool:

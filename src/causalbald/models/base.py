@@ -38,9 +38,18 @@ class Labelled(NamedTuple):
         return Labelled(self.y[rows], self.t[rows], self.x[rows])
 
 
-# From units X (N, D), their arms T (N,) and an arm to Cov(mu_T(x_i), mu_arm(x_j)) with some others, (N, J); without an
-# arm, with their effects.
-Links = Callable[[AnyArray, Treatment, int | None], Array]
+class Linked(NamedTuple):
+    """Some units, each by itself, and how they hang together with a few others.
+
+    ``covariance(rows, T, arm)`` is Cov(mu_T(x_i), mu_arm(x_j)), (n, J), of the units in ``rows``, with arms T (n,), and
+    J others; without an arm, with their effects.
+    """
+
+    belief: Posterior
+    covariance: Callable[[slice, Treatment, int | None], Array]
+
+
+Links = Callable[[AnyArray], Linked]
 
 
 class CateEstimator(BaseEstimator, ABC):
@@ -111,7 +120,7 @@ class CateEstimator(BaseEstimator, ABC):
         return self._posterior(self._check_new(X), joint=joint)
 
     def links(self, X: Any) -> Links | None:
-        """Return covariances with the units in ``X``, if the model knows them without a joint belief about everyone."""
+        """Return what ties other units to those in ``X``, if the model knows it without joint beliefs about all."""
         return None
 
     def effect(self, X: Any, *, T0: int = 0, T1: int = 1) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +15,7 @@ from causalbald._random import generator
 from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
-from causalbald.models.base import Labelled, Links
+from causalbald.models.base import Labelled, Linked, Links
 from causalbald.models.deep import DeepEstimator, Outcome, check_schedule
 from causalbald.models.links import ProcessLinks, between_members, of_arm
 from causalbald.models.nn.deep_kernel import DeepKernel, MemberKernel
@@ -308,11 +309,15 @@ class DeepKernelGP(DeepEstimator):
         else:
             sites = zip(self._at_sites(), members, strict=True)
             beliefs = (b.posterior(k, z.double(), joint=joint, link=link) for b, (k, z) in sites)
+        return self._mixed(beliefs)
+
+    def _mixed(self, beliefs: Iterable[Posterior]) -> Posterior:
+        """Return the mixture of members' beliefs in the outcome's unit."""
         # Each by itself, since the factor of the mixture can be large.
         return Posterior.mixture([b.rescaled(self.scaling_.y_scale, self.scaling_.y_mean) for b in beliefs])
 
     def links(self, X: Any) -> Links | None:
-        """Return covariances with the units in ``X``: exact, where joint beliefs run through sites.
+        """Return what ties other units to those in ``X``: exact, where joint beliefs run through sites.
 
         Binary outcomes, and the paper's bound, have them through sites alone.
         """
@@ -323,14 +328,21 @@ class DeepKernelGP(DeepEstimator):
         members = [ProcessLinks.of(k, s, z) for k, s, z in zip(kernels, singles, others, strict=True)]
         weights, there = np.full(len(members), 1 / len(members)), np.stack([m.mean.numpy() for m in members])
 
-        def covariance(x: AnyArray, own: Treatment, arm: int | None) -> Array:
-            t = torch.as_tensor(own, dtype=torch.long)
-            found = [m.moments(z, t, arm) for m, z in zip(members, self._encoded(x), strict=True)]
-            means, within = (torch.stack(values).numpy() for values in zip(*found, strict=True))
-            total = within.mean(0) + between_members(means, of_arm(there, arm), weights)
-            return np.asarray(total * self.scaling_.y_scale**2)
+        def at(x: AnyArray) -> Linked:
+            units = [m.at(z) for m, z in zip(members, self._encoded(x), strict=True)]
+            beliefs = [unit.posterior() for unit in units]
+            here = np.stack([belief.mean.T for belief in beliefs])
 
-        return covariance
+            def covariance(rows: slice, own: Treatment, arm: int | None) -> Array:
+                t = torch.as_tensor(own, dtype=torch.long)
+                within = torch.stack([unit.covariance(rows, t, arm) for unit in units]).mean(0).numpy()
+                means = here[..., rows][:, own, np.arange(len(own))]
+                total = within + between_members(means, of_arm(there, arm), weights)
+                return np.asarray(total * self.scaling_.y_scale**2)
+
+            return Linked(self._mixed(beliefs), covariance)
+
+        return at
 
     def _encoded(self, x: AnyArray) -> Tensor:
         """Return features (M, N, F) of units for each member."""

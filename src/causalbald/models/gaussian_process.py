@@ -16,7 +16,7 @@ from causalbald._scaling import outcome_scale
 from causalbald._threads import one_thread
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
-from causalbald.models.base import CHUNK, CateEstimator, Labelled, Links
+from causalbald.models.base import CHUNK, CateEstimator, Labelled, Linked, Links
 from causalbald.models.effect_kernel import ARMS, Hyperparameters, IndexPrior, Prior
 from causalbald.models.evidence import collapsed_bound, log_evidence
 from causalbald.models.links import ProcessLinks
@@ -143,12 +143,17 @@ class GaussianProcess(CateEstimator):
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         h, z = self.hyperparameters_, self._standardise(x)
         belief = self.joint_.posterior(h, z, joint=True) if joint else self.single_.posterior(h, z)
-        if self.tangent_ is not None:
-            belief = belief.widened(self.tangent_.factor(h, z).numpy(), joint=joint)
+        moved = None if self.tangent_ is None else self.tangent_.factor(h, z)
+        return self._in_outcomes(belief, moved, joint=joint)
+
+    def _in_outcomes(self, belief: Posterior, moved: Tensor | None, *, joint: bool) -> Posterior:
+        """Return a belief in the outcome's unit, with what uncertain hyper-parameters add to it, (N, K, p)."""
+        if moved is not None:
+            belief = belief.widened(moved.numpy(), joint=joint)
         return belief.rescaled(self.y_scale_, self.y_mean_)
 
     def links(self, X: Any) -> Links | None:
-        """Return covariances with the units in ``X``: exact, where joint beliefs run through sites.
+        """Return what ties other units to those in ``X``: exact, where joint beliefs run through sites.
 
         Not where sites are fewer than labels: then they tell all there is to know, and joint beliefs are cheaper.
         """
@@ -158,15 +163,21 @@ class GaussianProcess(CateEstimator):
         links = ProcessLinks.of(h, self.single_, others)
         tangent = None if self.tangent_ is None else self.tangent_.factor(h, others)  # (J, K, p)
 
-        def covariance(x: AnyArray, own: Treatment, arm: int | None) -> Array:
-            z, t = self._standardise(x), torch.as_tensor(own, dtype=torch.long)
-            _, found = links.moments(z, t, arm)
-            if tangent is not None and self.tangent_ is not None:
-                there = tangent[:, 1] - tangent[:, 0] if arm is None else tangent[:, arm]
-                found += self.tangent_.factor(h, z)[torch.arange(len(z)), t] @ there.T
-            return np.asarray(found.numpy() * self.y_scale_**2)
+        def at(x: AnyArray) -> Linked:
+            units = links.at(self._standardise(x))
+            moved = None if self.tangent_ is None else self.tangent_.factor(h, units.x)
 
-        return covariance
+            def covariance(rows: slice, own: Treatment, arm: int | None) -> Array:
+                t = torch.as_tensor(own, dtype=torch.long)
+                found = units.covariance(rows, t, arm)
+                if moved is not None and tangent is not None:
+                    there = tangent[:, 1] - tangent[:, 0] if arm is None else tangent[:, arm]
+                    found.addmm_(moved[rows][torch.arange(len(t)), t], there.T)
+                return np.asarray(found.numpy() * self.y_scale_**2)
+
+            return Linked(self._in_outcomes(units.posterior(), moved, joint=False), covariance)
+
+        return at
 
     def _standardise(self, x: AnyArray) -> Tensor:
         return torch.as_tensor(self.units_(x))

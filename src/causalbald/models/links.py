@@ -10,6 +10,7 @@ from torch import Tensor
 
 from causalbald._typing import Array
 from causalbald.models.sites import Process, Single
+from causalbald.posterior import Posterior
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,32 @@ class ProcessLinks:
         pull = single.whitening.T @ (single.whitening @ kernel)
         return cls(h, single, z, single.weights @ kernel + h.means[:, None], pull, pull[1] - pull[0])
 
-    def moments(self, x: Tensor, own: Tensor, arm: int | None) -> tuple[Tensor, Tensor]:
-        """Return E mu_own(x_i), (N,), and Cov(mu_own(x_i), mu_arm(z_j)), (N, J), or that with the effects of z."""
-        h, x = self.process, x.to(self.single.x)
-        known = h.kernel(x, own, self.single.x, self.single.arm)
-        mean = known @ self.single.weights + h.means[own]
+    def at(self, x: Tensor) -> UnitLinks:
+        """Return units x (N, D) with their kernels to the labels, on which all that is asked of them rests."""
+        x = x.to(self.single.x)
+        return UnitLinks(self, x, self.process.by_arm(self.single.x, self.single.arm, x))
+
+
+@dataclass(frozen=True)
+class UnitLinks:
+    """Units x (N, D), and their kernel with the labels under each arm, (K, n, N)."""
+
+    links: ProcessLinks
+    x: Tensor
+    kernel: Tensor
+
+    def posterior(self) -> Posterior:
+        """Return what is believed of each unit by itself."""
+        return self.links.single.given(self.links.process, self.kernel)
+
+    def covariance(self, rows: slice, own: Tensor, arm: int | None) -> Tensor:
+        """Return Cov(mu_own(x_i), mu_arm(z_j)), (N, J), of units in some rows, or that with the effects of z."""
+        h, z, x = self.links.process, self.links.z, self.x[rows]
+        kernel = self.kernel[..., rows]
+        known = kernel.gather(0, own.expand(1, *kernel.shape[1:]))[0].T
         if arm is None:
-            return mean, h.with_effects(x, own, self.z).addmm_(known, self.effect_pull, alpha=-1)
-        return mean, torch.addmm(h.by_arm(x, own, self.z)[arm], known, self.pull[arm], alpha=-1)
+            return h.with_effects(x, own, z).addmm_(known, self.links.effect_pull, alpha=-1)
+        return torch.addmm(h.by_arm(x, own, z)[arm], known, self.links.pull[arm], alpha=-1)
 
 
 def between_members(here: Array, there: Array, weights: Array) -> Array:

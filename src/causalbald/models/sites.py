@@ -167,14 +167,18 @@ class Single:
 
     def posterior(self, h: Process, z: Tensor) -> Posterior:
         """Return the belief about units z (N, D) in standard units, each by itself."""
-        kernel = h.by_arm(self.x, self.arm, z.to(self.x))
-        residual = h.between_arms.expand(len(z), *h.between_arms.shape)
+        return self.given(h, h.by_arm(self.x, self.arm, z.to(self.x)))
+
+    def given(self, h: Process, kernel: Tensor) -> Posterior:
+        """Return the belief about units whose kernel (K, n, N) with the labels is known."""
+        arms, _, units = kernel.shape
+        residual = h.between_arms.expand(units, arms, arms)
         for start in range(0, len(self.x), _BLOCK):
             end = start + _BLOCK
             residual = residual - _inner(self.whitening[start:end, :end] @ kernel[:, :end])
         return Posterior(
             mean=((self.weights @ kernel).T + h.means).numpy(),
-            factor=np.empty((len(z), len(kernel), 0)),
+            factor=np.empty((units, arms, 0)),
             residual=_positive(residual).numpy(),
             noise=h.noise.numpy(),
         )
