@@ -55,7 +55,7 @@ PARTS = {
         Plan(DATASETS, ("due",), ("mu-rho-bald",), batch="greedy"),
     ],
     "images": [Plan(("cmnist",), ("gp",), ("random", "mu-rho-bald", "default")).changed(steps=10)],
-    "original": [Plan(("synthetic",), ("due",), ("mu-rho-bald",), ("paper",))],
+    "original": [Plan(("synthetic", "ihdp"), ("due",), ("mu-rho-bald",), ("paper",))],
     "ensemble": [Plan(DATASETS, ("ensemble",), ("random", "mu-rho-bald", "tau-vr"))],
     "choice-ensemble": [Plan(DATASETS, ("ensemble",), ("mu-rho-bald", "tau-vr"))],
 }

@@ -138,7 +138,7 @@ class PropensityNetwork(BaseEstimator):
         architecture = check_architecture(
             self.hidden, self.depth, self.negative_slope, self.dropout, self.spectral_norm
         )
-        size = check_int(self.batch_size, "batch_size", low=1)
+        size = min(check_int(self.batch_size, "batch_size", low=1), len(study.labels))
         rate = check_number(self.learning_rate, "learning_rate", above=0.0)
         schedule = check_schedule(self.epoch_steps, self.patience, self.max_epochs)
         device = find_device(self.device)

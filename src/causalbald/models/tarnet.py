@@ -131,7 +131,7 @@ class TarnetEnsemble(DeepEstimator):
 
     def _train(self, study: Study, streams: Streams) -> tuple[Tarnet | TreatmentAsInput, list[int]]:
         rate = check_number(self.learning_rate, "learning_rate", above=0.0)
-        size = check_int(self.batch_size, "batch_size", low=1)
+        size = min(check_int(self.batch_size, "batch_size", low=1), len(study.labels))
         network, head = self._build(streams), self._head
 
         def log_likelihood(labels: Labels) -> Tensor:

@@ -13,7 +13,7 @@ from causalbald.models.evidence import log_evidence, noisy_root
 from causalbald.models.nn.deep_kernel import DeepKernel
 from causalbald.models.nn.study import Labels, Score, Study
 
-_LOG_2PI = math.log(2 * math.pi)
+_LOG_2, _LOG_2PI = math.log(2), math.log(2 * math.pi)
 _JITTER = 1e-5
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 
@@ -67,12 +67,16 @@ class Variational(nn.Module):
     """The paper's bound with inducing points: for more labels than one batch holds, and for binary outcomes.
 
     The belief about the whitened process at the inducing points is N(mean, root rootᵀ); it is learned along with
-    the points and the kernel.
+    the points and the kernel. Variance and noise start where GPyTorch's do, at log 2: with less noise, and few labels,
+    training often ends at once, where noise explains everything.
     """
 
     def __init__(self, network: DeepKernel, study: Study, batch_size: int, points: Tensor, *, binary: bool) -> None:
         super().__init__()
         members, inducing, _ = points.shape
+        with torch.no_grad():
+            for start in (network.log_noise, network.log_variance):
+                start.fill_(math.log(_LOG_2))
         self.network, self.study, self.batch_size, self.binary = network, study, batch_size, binary
         self.points = nn.Parameter(points)
         self.mean = nn.Parameter(torch.zeros(members, inducing, device=points.device))

@@ -120,10 +120,10 @@ class Study:
         return mean_score
 
     def batch(self, streams: Streams, size: int, *, repeat: bool) -> Labels:
-        """Return random training labels of each member, (M, b); without repetition b is at most what every one has."""
+        """Return random training labels of each member, (M, size); without repetition at most what every one has."""
         lengths = self.train.lengths
         if repeat:
-            drawn = streams.integers(lengths, min(size, len(self.labels)))
+            drawn = streams.integers(lengths, size)
         else:
             drawn = streams.subsets(lengths, min(size, *self._all[0].lengths))
         return self.labels.take(self.train.index.gather(1, drawn.to(self.train.index.device)))
