@@ -141,6 +141,21 @@ def test_probit_moments_agree_with_draws_of_probabilities() -> None:
     np.testing.assert_allclose(p.outcome_noise, (draws * (1 - draws)).mean(axis=0), atol=1e-3)
 
 
+@pytest.mark.parametrize("index", [2.0, 8.5, 9.0])
+def test_probit_moments_of_outcomes_that_are_all_but_certain(index: float) -> None:
+    """Variance of a probability near 0, as an integral over the latent score; near 1, the same by symmetry."""
+    v = 0.5
+    mean = index * np.sqrt(1 + v)
+    f = np.linspace(-mean - 12, -mean + 12, 200_001)
+    density = np.exp(-0.5 * (f + mean) ** 2 / v) / np.sqrt(2 * np.pi * v)
+    first, second = (np.trapezoid(ndtr(f) ** k * density, f) for k in (1, 2))
+    for sign in (-1.0, 1.0):
+        p = Posterior(np.full((1, 2), sign * mean), np.zeros((1, 2, 1)), v * np.eye(2), np.ones(()), "probit")
+        np.testing.assert_allclose(p.variance, second - first**2, rtol=1e-3)
+        np.testing.assert_allclose(p.outcome_noise, first - second, rtol=1e-3)
+        np.testing.assert_allclose(p.effect_variance, 2 * (second - first**2), rtol=1e-3)
+
+
 def test_from_draws_has_the_sample_moments(rng: np.random.Generator) -> None:
     draws = rng.normal(size=(7, 5, 2)) * 3 + 1
     p = Posterior.from_draws(draws, noise=[0.1, 0.2])

@@ -21,6 +21,14 @@ def test_scales_by_hand() -> None:
     assert outcome_scale(np.array([0.0, 0.0, 0.0, 4.0])) == pytest.approx(np.sqrt(3.0))
 
 
+def test_tiny_units_are_units() -> None:
+    y = np.array([0.0, 1.0, 2.0])
+    assert outcome_scale(1e-15 * y) == pytest.approx(1e-15 * outcome_scale(y))
+    np.testing.assert_allclose(column_scale(1e-15 * y[:, None]), 1e-15 * column_scale(y[:, None]))
+    assert outcome_scale(np.zeros(3)) == 1.0
+    assert column_scale(np.zeros((3, 1))) == 1.0
+
+
 def test_people_with_a_rare_mark_do_not_take_over_batches() -> None:
     rng = np.random.default_rng(0)
     n, marks = 4000, 6

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import current_thread
+from threading import Event, current_thread
 from time import sleep
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from causalbald import acquisition, loop, scoring
 from causalbald._random import generator
 from causalbald._threads import in_threads, one_thread
+from causalbald._typing import Positions
 from causalbald.campaign.setup import Preparation, prepare
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess, TarnetEnsemble
@@ -318,6 +320,39 @@ def test_threads_keep_order_and_caps(two_threads: None) -> None:
     with pytest.raises(ZeroDivisionError):
         list(in_threads(lambda k: 1 / k, [1, 0, 1]))
     assert torch.get_num_threads() == 2
+
+
+def test_caps_may_be_lifted_in_any_order(two_threads: None) -> None:
+    inside, leave = Event(), Event()
+
+    def other() -> None:
+        with one_thread():
+            inside.set()
+            leave.wait()
+
+    with ThreadPoolExecutor(1) as executor:
+        with one_thread():
+            later = executor.submit(other)
+            inside.wait()
+        assert torch.get_num_threads() == 2
+        leave.set()
+        later.result()
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(torch.get_num_threads).result() == 2
+
+
+def test_twins_are_told_apart_by_the_seed_and_not_by_threads(two_threads: None) -> None:
+    rng = np.random.default_rng(2)
+    x, t = rng.integers(0, 3, size=(1200, 4)).astype(float), rng.integers(0, 2, 1200)
+    model = GaussianProcess(max_iter=20).fit(x[:60, 0] + rng.normal(size=60), t[:60], X=x[:60], pool=x)
+
+    def choose() -> Positions:
+        left, seed = np.arange(60, 1200), np.random.default_rng(0)
+        return loop.choose(model, x, t, "tau-vr", 8, available=left, rng=seed, batch="greedy")
+
+    on_two = choose()
+    torch.set_num_threads(1)
+    np.testing.assert_array_equal(choose(), on_two)
 
 
 def test_scores_do_not_depend_on_the_number_of_threads(

@@ -256,6 +256,24 @@ def test_binary_outcomes_are_close_to_monte_carlo(name: str) -> None:
     assert np.corrcoef(got, worth)[0, 1] > 0.9
 
 
+@pytest.mark.parametrize("index", [6.0, 8.5, 12.0, 40.0])
+@pytest.mark.parametrize("name", NAMES)
+def test_outcomes_that_are_all_but_certain_are_worth_little_whichever_they_are(name: str, index: float) -> None:
+    p = fake_posterior(units=12, link="probit")
+    mean = p.mean.copy()
+    mean[0] = index * np.sqrt(1 + np.diagonal(p.latent_covariance[0]))
+    mirrored = [Posterior(sign * mean, p.factor, p.residual, p.noise, "probit") for sign in (1, -1)]
+    likely, unlikely = (acquisition.score(name, belief, np.arange(12) % 2) for belief in mirrored)
+    np.testing.assert_allclose(likely, unlikely, rtol=1e-6)
+    assert likely[0] < likely[1:].min()
+    others = Posterior(p.mean, p.factor, p.residual, p.noise, "probit").take(np.arange(1, 12))
+    weights = np.delete(np.full(12, 1 / 12), 0)
+    alone = acquisition.score(
+        name, others, np.arange(1, 12) % 2, targets=acquisition.Targets.of(np.arange(11), 11, weights)
+    )
+    np.testing.assert_allclose(likely[1:], alone + np.log(11 / 12), atol=0.02)
+
+
 @pytest.mark.parametrize(
     ("draws", "targets", "same_as"),
     [

@@ -20,7 +20,7 @@ def column_scale(x: AnyArray) -> Array:
     """
     low, high, sd = x.min(axis=0), x.max(axis=0), x.std(axis=0, dtype=np.float64)
     # Rounding gives a constant column a tiny standard deviation, by which it must not be divided.
-    constant = sd <= 1e-12 * np.maximum(np.maximum(np.abs(low), np.abs(high)), 1.0)
+    constant = sd <= 1e-12 * np.maximum(np.abs(low), np.abs(high))
     sd = np.where(constant, 1.0, sd)
     two_values = ((x == low) | (x == high)).all(axis=0) & ~constant
     return np.where(two_values, np.maximum(sd, (_RARE * (high - low)) ** 2 / sd), sd)
@@ -35,4 +35,4 @@ def channel_scale(images: AnyArray) -> Array:
 def outcome_scale(y: Array) -> float:
     """Return the standard deviation of outcomes (n,), and 1 if they are all the same."""
     sd = float(y.std())
-    return 1.0 if sd <= 1e-12 * max(float(np.abs(y).max()), 1.0) else sd
+    return 1.0 if sd <= 1e-12 * float(np.abs(y).max()) else sd

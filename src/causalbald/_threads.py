@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Lock, local
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-_before_caps: list[int] = []  # torch's threads before each `one_thread` that is open
 
 
 @contextmanager
@@ -28,19 +28,56 @@ def at_most(threads: int) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Cap all thread pools at one, and restore them afterwards."""
-    import torch
+    """Cap all thread pools at one, and restore them afterwards, whatever caps other threads open or close meanwhile."""
     from threadpoolctl import threadpool_limits
 
-    before = torch.get_num_threads()
-    _before_caps.append(before)
-    torch.set_num_threads(1)
+    within = _caps.enter()
     try:
         with threadpool_limits(1):
             yield
     finally:
-        _before_caps.pop()
-        torch.set_num_threads(before)
+        _caps.leave(within)
+
+
+class _Caps:
+    """Caps on torch's threads that are open: new threads take over the number that another has set."""
+
+    def __init__(self) -> None:
+        self._lock, self._own = Lock(), local()
+        self._open = self._before = 0
+
+    @property
+    def before(self) -> int:
+        """How many threads torch may use, but for the caps that are open."""
+        import torch
+
+        with self._lock:
+            return self._before if self._open else torch.get_num_threads()
+
+    def enter(self) -> bool:
+        """Cap this thread, and return whether it was capped already."""
+        import torch
+
+        with self._lock:
+            if self._open == 0:
+                self._before = torch.get_num_threads()
+            self._open += 1
+        within, self._own.capped = getattr(self._own, "capped", False), True
+        torch.set_num_threads(1)
+        return within
+
+    def leave(self, within: bool) -> None:
+        """Restore this thread's number, unless another cap of its own is open."""
+        import torch
+
+        self._own.capped = within
+        with self._lock:
+            self._open -= 1
+        if not within:
+            torch.set_num_threads(self._before)
+
+
+_caps = _Caps()
 
 
 def reuse_memory() -> None:
@@ -59,10 +96,8 @@ def in_threads(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     are used also inside `one_thread`, which is there for the sums. Only a few items are taken ahead of what is asked
     for.
     """
-    import torch
-
     reuse_memory()
-    workers = _before_caps[0] if _before_caps else torch.get_num_threads()
+    workers = _caps.before
     if workers == 1:
         yield from map(work, items)
         return

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from causalbald import acquisition as acq
 from causalbald._money import spendable
 from causalbald._random import generator
+from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import (
     check_choice,
@@ -63,7 +64,8 @@ def score_pool(
         blocks = (take(slice(start, start + size)) for start in range(0, len(x), size))
         scores = np.concatenate(list(score.over(blocks, rng)))
     if goal is not None and (everyone or score.goal_apart):
-        scores[goal.positions] = score.of_goal(rng)
+        with one_thread():
+            scores[goal.positions] = score.of_goal(rng)
     return scores
 
 
@@ -212,21 +214,22 @@ def choose(
         return _drawn(importance(), size, t, price, budget, rng)
     looked_at = shortlisted(importance, open_units, max(shortlist, 10 * size), function.temperature, rng)
     rows, here = _with_targets(np.concatenate([looked_at, waiting]), _goal(function, targets, len(x)))
-    chosen = select_greedy(
-        model.posterior(x[rows]),
-        arm[rows],
-        function,
-        size,
-        pending=np.flatnonzero(np.isin(rows, waiting)),
-        excluded=np.flatnonzero(~np.isin(rows, looked_at)),
-        propensity=None if propensity is None else check_probability(propensity, len(x))[rows],
-        targets=here,
-        cost=None if price is None else price[rows],
-        budget=budget,
-        temperature=temperature or 0.0,
-        rng=rng,
-        picked=picked,
-    )
+    with one_thread():  # sums of several threads would decide between twins
+        chosen = select_greedy(
+            model.posterior(x[rows]),
+            arm[rows],
+            function,
+            size,
+            pending=np.flatnonzero(np.isin(rows, waiting)),
+            excluded=np.flatnonzero(~np.isin(rows, looked_at)),
+            propensity=None if propensity is None else check_probability(propensity, len(x))[rows],
+            targets=here,
+            cost=None if price is None else price[rows],
+            budget=budget,
+            temperature=temperature or 0.0,
+            rng=rng,
+            picked=picked,
+        )
     return rows[chosen]
 
 

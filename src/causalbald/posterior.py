@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr, ndtr, ndtri, stdtrit
+from scipy.special import log_ndtr, ndtr, ndtri, owens_t, stdtrit
 
 from causalbald._gaussian import bivariate_cdf
 from causalbald._typing import AnyArray, Array
@@ -20,6 +20,7 @@ from causalbald.errors import ApproximationWarning, InputError
 Link = Literal["identity", "probit"]
 LARGE_RESIDUAL_SHARE = 0.5
 MIN_DRAWS = 100  # fewer say little about how units hang together: the factor of five members has rank four
+_ROUNDING = 1e-14  # share of a probability that is lost when its variance is worked out
 _CHUNK = 8192
 _ROWS = 64  # of a factor, that stay in the cache together
 
@@ -179,11 +180,16 @@ class Posterior:
         """Covariance of the expected outcomes between a unit's arms, (N, K, K)."""
         if self.link == "identity":
             return self.latent_covariance
-        index, expected = self._probit_index, self.expected
+        # Of the rarer outcome of each arm, as numbers near 0 are exact and those near 1 are not.
+        index, sign = -np.abs(self._probit_index), np.where(self._probit_index > 0, -1.0, 1.0)
+        rare, same = ndtr(index), sign[:, :, None] * sign[:, None, :]
         spread = np.sqrt(1 + _diagonal(self.latent_covariance))
-        correlation = self.latent_covariance / (spread[:, :, None] * spread[:, None, :])
+        correlation = same * self.latent_covariance / (spread[:, :, None] * spread[:, None, :])
         joint = bivariate_cdf(index[:, :, None], index[:, None, :], correlation)
-        return joint - expected[:, :, None] * expected[:, None, :]
+        covariance: Array = same * (joint - rare[:, :, None] * rare[:, None, :])
+        arms = np.arange(rare.shape[1])
+        covariance[:, arms, arms] = np.maximum(covariance[:, arms, arms], _ROUNDING * rare)
+        return covariance
 
     @cached_property
     def variance(self) -> Array:
@@ -195,7 +201,8 @@ class Posterior:
         """Variance of an outcome around its expectation, on the outcome's own scale, (N, K)."""
         if self.link == "identity":
             return self.noise
-        return np.maximum(self.expected * (1 - self.expected) - self.variance, 0.0)
+        spread = np.sqrt(1 + 2 * _diagonal(self.latent_covariance))
+        return np.asarray(2 * owens_t(self._probit_index, 1 / spread))
 
     @cached_property
     def effect_mean(self) -> Array:

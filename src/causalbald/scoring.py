@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import islice
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from causalbald import acquisition as acq
-from causalbald._threads import in_threads
+from causalbald._threads import in_threads, one_thread
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald.models.base import CateEstimator, Links
 from causalbald.posterior import Posterior
@@ -107,8 +107,15 @@ class Scorer:
     def over(self, blocks: Iterable[Block], rng: np.random.Generator | None = None) -> Iterator[Array]:
         """Yield the scores of each block, in order; on several threads unless scores are drawn at random."""
         if "rng" in self.function.needs:
-            return (self(block, rng) for block in blocks)
-        return in_threads(partial(self, rng=None), blocks)
+            yield from (self(block, rng) for block in blocks)
+            return
+        rest = iter(blocks)
+        # The first by itself: what a model works out when it is first asked is then there for all threads.
+        for block in islice(rest, 1):
+            with one_thread():
+                first = self(block)
+            yield first
+        yield from in_threads(self, rest)
 
     def _alone(self, block: Block) -> tuple[Posterior, acq.Targets | None]:
         """Return what is believed of each unit by itself, and the targets with what ties the units to them."""

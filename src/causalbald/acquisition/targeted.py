@@ -48,7 +48,7 @@ def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: Targets) ->
     """Information about the effects: -1/2 sum_j w_j log(1 - C_j² / ((v + s2) v_tau_j))."""
 
     def information(covariance: Array, spread: Array, about: _Effects) -> Array:
-        share = _squared(covariance, spread, about) / (spread[:, 1:] * about.variance)
+        share = _squared(covariance, spread, about) / spread[:, 1:] / about.variance
         return -0.5 * _mean_log_rest(share, about.weights)
 
     return _over_targets(posterior, treatment, targets, information)

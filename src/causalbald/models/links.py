@@ -61,7 +61,8 @@ class UnitLinks:
         known = kernel.gather(0, own.expand(1, *kernel.shape[1:]))[0].T
         if arm is None:
             return h.with_effects(x, own, z).addmm_(known, self.links.effect_pull, alpha=-1)
-        return torch.addmm(h.by_arm(x, own, z)[arm], known, self.links.pull[arm], alpha=-1)
+        under = torch.full((len(z),), arm)
+        return torch.addmm(h.kernel(x, own, z, under), known, self.links.pull[arm], alpha=-1)
 
 
 def between_members(here: Array, there: Array, weights: Array) -> Array:

@@ -207,7 +207,8 @@ class Round:
             if progress is not None:
                 progress(done, len(scores))
         if (targets := self._targets(function)) is not None and (len(targets.positions) == done or score.goal_apart):
-            scores[targets.positions] = score.of_goal(rng)
+            with one_thread():
+                scores[targets.positions] = score.of_goal(rng)
         return scores
 
     def _blocks(self, size: int, score: Scorer) -> Iterator[Block]:
