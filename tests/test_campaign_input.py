@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from causalbald.campaign import Campaign
 from causalbald.campaign.storage import MemoryStorage
-from causalbald.errors import CausalBaldError, InputError
+from causalbald.errors import CausalBaldError, InputError, OutcomeWarning
 from tests.campaigns import OPTIONS, measured, new_campaign, people, pool_of
 
 STUDY = people(40)
@@ -330,3 +330,15 @@ def test_any_table_gives_a_campaign_or_a_reason(rows: list[tuple[Any, Any, bool]
     campaign.tell({int(u): float(u % 3) for u in campaign.ask(size)["unit"]})
     if len(rows) > size and len(set(table["arm"])) == 2:
         assert len(campaign.ask(1)) == 1
+
+
+def test_an_outcome_that_is_neither_0_nor_1_where_all_were_is_pointed_out() -> None:
+    campaign = new_campaign(people())
+    ids = [f"p{k:03d}" for k in range(12)]
+    campaign.tell({i: float(k % 2) for k, i in enumerate(ids[:10])})
+    with pytest.warns(OutcomeWarning, match=r"'cd4' is 11 for 'p010', where all 10 outcomes so far are 0 or 1"):
+        campaign.tell({ids[10]: 11.0})
+    campaign.tell({ids[11]: 3.0})  # said once
+    other = new_campaign(people(), outcome_type="continuous")
+    other.tell({i: float(k % 2) for k, i in enumerate(ids[:10])})
+    other.tell({ids[10]: 11.0})

@@ -176,6 +176,26 @@ def test_a_bug_says_so_and_debug_shows_where(
         main()
 
 
+def test_a_plugin_that_fails_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """from causalbald import acquisition
+
+@acquisition.register("breaks")
+def breaks(posterior, treatment):
+    \"\"\"Fails.\"\"\"
+    raise ValueError("boom")
+"""
+    Path("breaks.py").write_text(text)
+    monkeypatch.setenv("CAUSALBALD_PLUGINS", "")
+    options = "--dataset", "synthetic", "--model", "gp", "--acquisition", "breaks", "--steps", "1"
+    assert call_main(monkeypatch, "--plugin", "breaks.py", "trial", *options) == 1
+    printed = capsys.readouterr().err
+    assert "the plugin failed (ValueError: boom) at" in printed
+    assert "breaks.py, line 6, in breaks" in printed
+    assert "this is a bug" not in printed
+
+
 def test_files_that_cannot_be_written_are_no_bug(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from zlib import crc32
 from causalbald.errors import CausalBaldError, InputError, PluginWarning, UnknownNameError
 
 PLUGINS_VARIABLE = "CAUSALBALD_PLUGINS"
+_PLUGIN = "causalbald_plugin_"
 T = TypeVar("T")
 M = TypeVar("M")
 
@@ -95,7 +96,7 @@ def load_plugin_files() -> None:
     """Import the files named in ``CAUSALBALD_PLUGINS`` that have not been imported yet."""
     for part in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
         path = Path(part).resolve()
-        module_name = f"causalbald_plugin_{path.stem}_{crc32(str(path).encode())}"  # equal names in two folders differ
+        module_name = f"{_PLUGIN}{path.stem}_{crc32(str(path).encode())}"  # equal names in two folders differ
         if module_name in sys.modules:
             continue
         spec = importlib.util.spec_from_file_location(module_name, path)
@@ -110,6 +111,14 @@ def load_plugin_files() -> None:
             if isinstance(error, CausalBaldError):
                 raise
             raise InputError(f"plugin file {part!r}{_line(error, path)}: {error!r}. Mend the file.") from error
+
+
+def plugin_at_fault(error: BaseException) -> str | None:
+    """Return the file and line of the innermost call in a plugin file, if an error came through one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    files = {getattr(m, "__file__", None) for name, m in sys.modules.items() if name.startswith(_PLUGIN)}
+    lines = [f"{frame.filename}, line {frame.lineno}, in {frame.name}" for frame in frames if frame.filename in files]
+    return lines[-1] if lines else None
 
 
 def _line(error: Exception, path: Path) -> str:

@@ -35,5 +35,9 @@ class ApproximationWarning(CausalBaldWarning):
     """A result is less exact than usual; the message says why and what would help."""
 
 
+class OutcomeWarning(CausalBaldWarning):
+    """An outcome that is told changes how all of them are understood."""
+
+
 class PluginWarning(CausalBaldWarning):
     """A plugin could not be loaded and was left out."""

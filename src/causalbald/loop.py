@@ -207,6 +207,8 @@ def choose(
         known = scores
         if known is None:
             known = score_pool(model, x, arm, function, propensity=propensity, targets=targets, rng=rng)
+        if np.shape(known) != (len(x),):
+            raise InputError(f"scores have shape {np.shape(known)} for {len(x)} units: one for each, in order.")
         return _offered(np.asarray(known), open_units, price if function.per_cost else None)
 
     if (batch_rule(model, x) if rule == "auto" else rule) == "softmax":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
 from causalbald.campaign.tables import column, read_table
 from causalbald.campaign.units import Units, canonical, id_text
-from causalbald.errors import InputError
+from causalbald.errors import InputError, OutcomeWarning
+
+_SEEMS_BINARY = 10  # outcomes of 0 and 1, from which on another number is news
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,22 @@ class Outcomes:
         told = Told(len(self.values) - len(known), len(known) - len(other), len(other), self.empty)
         if not changed:
             return told, []
+        if settings.outcome_type == "auto":
+            _warn_if_no_longer_binary(changed, list(state.outcomes.values()), settings.outcome)
         before = {"before": {u: state.outcomes[u] for u in other}} if other else {}
         return told, [Draft("told", {"outcomes": changed, "source": "told"} | before)]
+
+
+def _warn_if_no_longer_binary(changed: Mapping[str, float], before: Sequence[float], outcome: str) -> None:
+    other = [unit for unit, value in changed.items() if value not in (0.0, 1.0)]
+    if len(before) >= _SEEMS_BINARY and other and {*before} == {0.0, 1.0}:
+        warnings.warn(
+            f"outcome {outcome!r} is {amount(changed[other[0]])} for {other[0]!r}, where all {len(before)} outcomes so "
+            "far are 0 or 1: from now on outcomes are taken as numbers, not as yes and no. If that is a mistake, tell "
+            "the right one with overwrite=True (--overwrite).",
+            OutcomeWarning,
+            stacklevel=2,
+        )
 
 
 def outcomes_of(source: Any, settings: Settings, units: Units) -> Outcomes:

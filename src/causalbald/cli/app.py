@@ -15,7 +15,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from causalbald import __version__
-from causalbald._registry import PLUGINS_VARIABLE
+from causalbald._registry import PLUGINS_VARIABLE, plugin_at_fault
 from causalbald.cli import campaign, experiments, figures, streaming, tuning
 from causalbald.cli.experiments import use_data_dir
 from causalbald.cli.output import check_folder, check_page, print_records, progress_bar, save_figure, stderr
@@ -279,4 +279,6 @@ def _explain(error: Exception) -> str:
         return f"{where}{error.strerror or error}. Check names, folders, permissions and free space."
     what = f"{type(error).__name__}: {error}".partition("\n")[0]
     again = shlex.join(["causalbald", "--debug", *sys.argv[1:]])
+    if (line := plugin_at_fault(error)) is not None:
+        return f"the plugin failed ({what}) at {line}. Mend it; this prints every call: {again}"
     return f"this is a bug in causalbald ({what}). Please report what this prints: {again}"

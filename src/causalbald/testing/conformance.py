@@ -117,6 +117,9 @@ def check_model(model: CateEstimator) -> None:
     np.testing.assert_allclose(rescaled, 1000 * effect, rtol=0.05, atol=50, err_msg="effects are in the outcome's unit")
     error = np.sqrt(np.mean((fitted.effect(x) - 1 - x[:, 1]) ** 2))
     assert error < 0.5, f"an easy effect is missed: root mean squared error {error:.2f} where 0.5 is generous"
+    wide = rng.normal(size=(60, 40))
+    few = clone(model).fit(y[:20], t[:20], X=wide[:20], pool=wide).posterior(wide, joint=False)
+    assert (few.variance > 0).all(), "with more covariates than labels, something must be left to learn"
     for broken in ((y, np.zeros(60), x), (y, t + 1, x), (y[:5], t, x), (np.where(t == 1, np.nan, y), t, x)):
         try:
             clone(model).fit(broken[0], broken[1], X=broken[2])
