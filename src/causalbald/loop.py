@@ -102,9 +102,8 @@ def pool_targets(units: int, *, weights: ArrayLike | None = None, threshold: flo
 
 def _goal(function: acq.Acquisition, targets: acq.Targets | None, units: int) -> acq.Targets | None:
     """Return who matters, to functions that ask for it."""
-    if targets is not None and not isinstance(targets, acq.Targets):
-        raise InputError(f"targets must be Targets.of(positions, {units}, weights), got {type(targets).__name__}.")
-    return None if function.pointwise else targets or pool_targets(units)
+    given = None if targets is None else acq.registry.check_targets(targets, units)
+    return None if function.pointwise else given or pool_targets(units)
 
 
 def _with_targets(rows: Positions, goal: acq.Targets | None) -> tuple[Positions, acq.Targets | None]:

@@ -79,16 +79,15 @@ class Targets:
         index, w = index[w > 0], w[w > 0]
         return cls(index, w / w.sum(), check_number(threshold, "threshold"), own=own, everyone=everyone)
 
-    def check(self, units: int) -> Targets:
-        """Return these targets, if they can be those of a posterior of so many units, in which their positions are."""
-        if not isinstance(self, Targets):
-            raise InputError(f"targets must be Targets.of(positions, {units}, weights), got {type(self).__name__}.")
-        length = units if self.belief is None else len(self.belief)
-        if self.positions.max() >= length:
-            raise InputError(
-                f"targets have position {self.positions.max()}, but there are {length} units: make them anew."
-            )
-        return self
+
+def check_targets(targets: Targets, units: int) -> Targets:
+    """Return targets, if their positions can be among so many units, or in the belief that comes with them."""
+    if not isinstance(targets, Targets):
+        raise InputError(f"targets must be Targets.of(positions, {units}, weights), got {type(targets).__name__}.")
+    length, last = units if targets.belief is None else len(targets.belief), targets.positions.max()
+    if last >= length:
+        raise InputError(f"targets have position {last}, but there are {length} units: make targets of these.")
+    return targets
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,9 @@ class Acquisition:
                 )
             extras["propensity"] = check_probability(propensity, units)
         if "targets" in self.needs:
-            extras["targets"] = Targets.of(np.arange(units), units) if targets is None else targets.check(units)
+            extras["targets"] = (
+                Targets.of(np.arange(units), units) if targets is None else check_targets(targets, units)
+            )
         if "rng" in self.needs:
             if rng is None:
                 raise InputError(f"acquisition {self.name!r} is stochastic: pass rng=np.random.default_rng(seed).")
