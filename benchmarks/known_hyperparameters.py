@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from label_efficiency import markdown
+from label_tables import markdown
 
 from causalbald import datasets
 from causalbald.acquisition import Targets
