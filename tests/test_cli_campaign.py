@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from causalbald.campaign import Campaign
+from causalbald.cli import campaign_simulate
 from causalbald.cli.app import app
 from causalbald.errors import InputError, StorageError
 from tests.cli_campaigns import (
@@ -179,8 +180,38 @@ def test_a_form_that_was_filled_in_and_not_told_is_not_lost(folder: Path) -> Non
     run("tell", "study.db", "second.csv")
     run("ask", "study.db", "-n", "2", "-o", "second.csv")
     assert len(pd.read_csv("second.csv")) == 2
-    with pytest.raises(InputError, match=r"'patients\.csv' is a table of people, and not one of ours"):
-        run("pending", "study.db", "-o", "patients.csv")
+
+
+def test_tables_that_are_not_ours_of_the_same_kind_are_not_replaced(folder: Path) -> None:
+    """Whatever columns they have: our names are common words."""
+    pool = pd.read_csv("patients.csv")
+    pool.assign(score=1.0).to_csv("scored.csv", index=False)
+    pool[["patient", "age"]].assign(note="tired").to_csv("notes.csv", index=False)
+    pd.read_csv("batch.csv").assign(phone=1).to_csv("phones.csv", index=False)
+    run("effects", "study.db", "-o", "effects.csv")
+    names = ["patients.csv", "scored.csv", "notes.csv", "phones.csv", "effects.csv", "batch.csv"]
+    before = {name: Path(name).read_bytes() for name in [*names, "study.db"]}
+    for command in (
+        ["ask"],
+        ["pending"],
+        ["history"],
+        ["effects"],
+        ["score"],
+        ["policy"],
+        ["subgroups", "--by", "sex"],
+    ):
+        for name in names:
+            if (command[0], name) not in (("effects", "effects.csv"), ("ask", "batch.csv"), ("pending", "batch.csv")):
+                with pytest.raises(InputError, match=f"'{name}' is a table, and not one of ours of the same kind"):
+                    run(command[0], "study.db", *command[1:], "-o", name)
+    with pytest.raises(InputError, match="is a table, and not one of ours"):
+        run("simulate", *NEW, "-o", "patients.csv")
+    assert {name: Path(name).read_bytes() for name in before} == before
+    again = (["score"], ["policy"], ["subgroups", "--by", "sex"], ["predict", "patients.csv"], ["history"], ["effects"])
+    for command in again:
+        for _ in range(2):
+            run(command[0], "study.db", *command[1:], "-o", f"{command[0]}.csv")
+    run("pending", "study.db", "-o", "batch.csv")
 
 
 def test_a_form_that_could_not_be_told_is_not_lost_either(folder: Path) -> None:
@@ -335,6 +366,7 @@ def test_a_simulation_before_anything_is_spent(folder: Path) -> None:
     assert found["paid"] == 50
     assert isinstance(found["helps"], bool)
     fits = pd.read_csv("fits.csv")
+    assert tuple(fits) == campaign_simulate._FITS
     assert fits.groupby(["acquisition", "seed"]).size().tolist() == [5] * 4
     cheaper = [*short, "--cost", "price", "--rounds", "1", "--categorical", "race", "--covariate", "age"]
     result = CliRunner().invoke(app, ["campaign", *cheaper], catch_exceptions=False)

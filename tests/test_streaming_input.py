@@ -313,6 +313,26 @@ def test_nothing_is_written_into_the_pool_or_over_outcomes(tables: tuple[Path, P
     assert [p.name for p in folder.iterdir()] == ["a.parquet"]
 
 
+def test_tables_that_are_not_ours_of_the_same_kind_are_not_replaced(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    asked = [tables[0], "--measured", tables[1], *OPTIONS, "-o"]
+    run("score", *asked, tmp_path / "s.parquet")
+    changed(score=1.0).to_parquet(tmp_path / "backup.parquet", index=False)
+    pd.DataFrame({"score": [3], "team": "A"}).to_csv(tmp_path / "league.csv", index=False)
+    run("choose", *asked, tmp_path / "batch.parquet", "-n", 2)
+    pd.read_parquet(tmp_path / "batch.parquet").drop(columns="outcome").to_csv(tmp_path / "plain.csv", index=False)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    mistakes = [("choose", name) for name in ("s.parquet", "backup.parquet", "league.csv")]
+    for command, name in [*mistakes, ("score", "backup.parquet")]:
+        with pytest.raises(InputError, match="is a table, and not one of ours of the same kind"):
+            run(command, *asked, tmp_path / name)
+    with pytest.raises(InputError, match="holds people who may have been asked for"):
+        run("score", *asked, tmp_path / "batch.parquet")
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    run("score", *asked, tmp_path / "s.parquet")
+    run("choose", *asked, tmp_path / "plain.csv", "-n", 2)
+    assert list(pd.read_csv(tmp_path / "plain.csv"))[-1] == "outcome"
+
+
 @pytest.mark.parametrize("kind", ["float64", "decimal"])
 def test_ids_that_are_whole_numbers_come_back_as_such(tmp_path: Path, kind: str) -> None:
     """pandas makes numbers of a column with gaps floating, databases write them as decimals; spreadsheets add .0."""

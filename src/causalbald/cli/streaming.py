@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causalbald.cli import campaign_table as table
-from causalbald.cli.campaign_options import Json, check_output, columns_of, filled_in
+from causalbald.cli.campaign_options import Json, check_output, filled_in, require_ours, table_at
 from causalbald.cli.output import busy, check_folder, print_json, print_table, progress_bar, say, write_table
 from causalbald.errors import InputError
 
@@ -113,8 +113,10 @@ def choose(
     """
     import pyarrow as pa
 
+    from causalbald.streaming.round import OWN_COLUMNS
+
     check_output(output)
-    round_ = _round(locals())
+    round_ = _round(locals(), [id_, treatment, *OWN_COLUMNS])
     round_.check_size(n)
     with progress_bar("scoring") as progress:
         scores = round_.scores(acquisition, backend=backend.value, ray_address=ray_address, progress=progress)
@@ -159,7 +161,7 @@ def score(
     check_folder(output)
     if output.suffix.lower() not in (".parquet", ".pq"):
         raise InputError(f"cannot write {output.name!r}: choose a name that ends with .parquet.")
-    round_ = _round(locals())
+    round_ = _round(locals(), [id_, "score"])
     with progress_bar("scoring") as progress:
         scores = round_.scores(acquisition, backend=backend.value, ray_address=ray_address, progress=progress)
     round_.save_scores(scores, output)
@@ -189,33 +191,34 @@ def _check_names(given: Mapping[str, Any]) -> None:
     models.make_model(given["model"])
 
 
-def _protect(output: Path | None, given: Mapping[str, Any]) -> None:
-    """Refuse to write where it would destroy what is read, or outcomes that somebody has filled in."""
+def _protect(output: Path | None, given: Mapping[str, Any], columns: list[str]) -> None:
+    """Refuse to write where it would destroy what is read, what somebody has filled in, or a table of the user's."""
+    from causalbald.streaming.round import OWN_COLUMNS
+
     if output is None:
         return
     target = output.resolve()
     if target in [p.resolve() for p in given["measured"]] or given["pool"].resolve() in (target, *target.parents):
         raise InputError(f"{str(output)!r} is read by this command, or lies in the pool: choose another --output.")
-    if not target.is_file():
+    if (table := table_at(target)) is None:
         return
-    if count := filled_in(target, given["outcome"]):
+    if count := filled_in(table, given["outcome"]):
         raise InputError(
             f"{str(output)!r} holds {count} outcomes: give it to --measured and choose another --output, or delete it."
         )
-    names = columns_of(target)
-    if names and "score" not in names:
-        raise InputError(f"{str(output)!r} is a table, and not one of ours: choose another --output.")
-    if given["outcome"] in names:
+    batch = [given["id_"], given["treatment"], *OWN_COLUMNS, given["outcome"]]
+    require_ours(table, output, columns, batch)
+    if table.column_names == batch:
         raise InputError(
             f"{str(output)!r} holds people who may have been asked for: give it to --measured and choose another "
             "--output, or delete it."
         )
 
 
-def _round(given: Mapping[str, Any]) -> Round:
-    """Open the pool and fit the model, from the options of a command by name."""
+def _round(given: Mapping[str, Any], columns: list[str]) -> Round:
+    """Open the pool and fit the model, from the options of a command by name, which writes these ``columns``."""
     _check_names(given)
-    _protect(given["output"], given)
+    _protect(given["output"], given, columns)
     with busy(f"reading {given['pool'].name}"):
         from causalbald.streaming import ParquetPool, Round
 

@@ -32,7 +32,7 @@ from causalbald.streaming.parquet import ParquetPool
 Progress = Callable[[int, int], None]
 Backend = Literal["local", "ray"]
 _ROWS_WRITTEN = 1 << 20
-_OWN_COLUMNS = ("score", "effect", "lower", "upper")
+OWN_COLUMNS = ("score", "effect", "lower", "upper")
 
 
 class Round:
@@ -73,7 +73,7 @@ class Round:
             raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
         if outcome in (pool.id, pool.treatment):
             raise InputError(f"column {outcome!r} cannot be the outcome: it is the id or the treatment.")
-        for name in {pool.id, pool.treatment, outcome}.intersection(_OWN_COLUMNS):
+        for name in {pool.id, pool.treatment, outcome}.intersection(OWN_COLUMNS):
             raise InputError(f"column {name!r} has the name of a column of the result: give it another name.")
         self._weights = None if weight is None else pool.numbers(weight, "weight")
         self._worthwhile = check_number(worthwhile, "worthwhile")
@@ -273,7 +273,7 @@ class Round:
         belief = self.model.posterior(self.pool.take(chosen).x, joint=False)
         reach = belief.quantile(0.05) * np.sqrt(belief.effect_variance)
         mean, table = belief.effect_mean, self.pool.people(chosen)
-        for name, values in zip(_OWN_COLUMNS, (scores[chosen], mean, mean - reach, mean + reach), strict=True):
+        for name, values in zip(OWN_COLUMNS, (scores[chosen], mean, mean - reach, mean + reach), strict=True):
             table = table.append_column(name, pa.array(values))
         return table
 
