@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from threading import current_thread
 from time import sleep
@@ -253,6 +254,15 @@ def test_a_folder_of_files_is_one_pool(on_disk: Round, tmp_path: Path) -> None:
         write(folder / "3.parquet", change)
         with pytest.raises(InputError, match=message):
             open_pool(folder)
+        assert len(open_pool(folder, exclude=["site", "city", "age"] + ["extra"] * ("extra" in change))) == 2 * UNITS
+        assert len(open_pool(folder, covariates=["dose"])) == 2 * UNITS
+    (folder / "_old").mkdir()
+    (folder / ".cache").mkdir()
+    assert len(open_pool(folder, covariates=["dose"])) == 2 * UNITS
+    (folder / "2024").mkdir()
+    write(folder / "2024" / "0.parquet")
+    with pytest.raises(InputError, match="has a folder '2024' in it, which is not looked into: move its files up"):
+        open_pool(folder, covariates=["dose"])
 
 
 def test_files_may_differ_in_the_order_of_columns_and_in_whole_numbers(tmp_path: Path) -> None:
@@ -264,6 +274,68 @@ def test_files_may_differ_in_the_order_of_columns_and_in_whole_numbers(tmp_path:
     write(folder / "0.parquet", first.astype({"age": "Int64"}))
     write(folder / "1.parquet", second[second.columns[::-1]])
     np.testing.assert_array_equal(open_pool(folder).take([0, 5, 400]).x, open_pool(there).take([0, 5, 400]).x)
+
+
+def column_in_two_files(folder: Path, name: str, first: pa.Array, second: pa.Array) -> Path:
+    """Write half of the people to each of two files, in which a column has kinds of its own."""
+    folder.mkdir()
+    for k, values in enumerate((first, second)):
+        half = pa.Table.from_pandas(PEOPLE.drop(columns=name).iloc[300 * k : 300 * (k + 1)], preserve_index=False)
+        pq.write_table(half.append_column(name, values), folder / f"{k}.parquet")
+    return folder
+
+
+BIG = 2**60 + 1
+MIXES = {
+    "decimal and whole": (pa.array(range(300)).cast(pa.decimal128(21, 2)), pa.array(range(300))),
+    "narrow and decimal": (pa.array(range(300), pa.int32()), pa.array(range(300)).cast(pa.decimal128(21, 2))),
+    "long and floating": (pa.array(range(BIG, BIG + 300)), pa.array(np.arange(300.0))),
+    "beyond signed and signed": (pa.array(range(8 * BIG, 8 * BIG + 300), pa.uint64()), pa.array(range(-300, 0))),
+    "decimals beyond 64 bits": (pa.array([Decimal(10**20 * k) for k in range(300)], pa.decimal128(38, 0)),) * 2,
+}
+
+
+@pytest.mark.parametrize("case", MIXES)
+def test_covariates_may_be_numbers_of_several_kinds(tmp_path: Path, case: str) -> None:
+    pool = open_pool(column_in_two_files(tmp_path / "pool", "dose", *MIXES[case]), covariates=["dose"])
+    expected = [float(value) for part in MIXES[case] for value in part.to_pylist()]
+    np.testing.assert_array_equal(pool.take(np.arange(UNITS)).x[:, 0], expected)
+    assert len(open_pool(pool.files.paths[0], covariates=["dose"])) == 300
+
+
+@pytest.mark.parametrize("case", MIXES)
+def test_ids_keep_all_their_digits(tmp_path: Path, case: str) -> None:
+    folder = column_in_two_files(tmp_path / "pool", "person", *MIXES[case])
+    pool = open_pool(folder)
+    if "beyond" in case or case == "long and floating":
+        message = (
+            r"column 'person' is \S.* in 0\.parquet(, but \S+ in 1\.parquet)?, and has numbers with too many digits"
+        )
+        with pytest.raises(InputError, match=message):
+            pool.positions(pa.array(["7"]))
+    else:
+        with pytest.raises(InputError, match="300 ids are in pool more than once"):
+            pool.positions(pa.array(["7"]))
+
+
+def test_files_that_go_or_change_while_a_round_is_open(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for k in range(2):
+        write(folder / f"{k}.parquet", PEOPLE.iloc[300 * k : 300 * (k + 1)])
+    there = Round(open_pool(folder), results(), outcome="outcome", model=small())
+    for people in (PEOPLE.iloc[300:500], PEOPLE):
+        write(folder / "1.parquet", people)
+        with pytest.raises(
+            InputError, match=r"1\.parquet was written anew while the pool was open: open the pool again"
+        ):
+            there.scores()
+    (folder / "1.parquet").unlink()
+    with pytest.raises(InputError, match=r"1\.parquet is missing: it was moved or deleted"):
+        there.scores()
+    (folder / "1.parquet").symlink_to("nowhere.parquet")
+    with pytest.raises(InputError, match=r"1\.parquet is missing: .* or is a link to nothing"):
+        open_pool(folder)
 
 
 def test_scores_on_disk(on_disk: Round, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class ParquetPool:
             if isinstance(value, str):
                 raise InputError(f"{what} must be a list of columns, such as [{value!r}], not {value!r}.")
         self.path, self.id, self.treatment = Path(path), id, treatment
-        self.files = ParquetFiles(self.path)
+        self.files = ParquetFiles(self.path, exact=(id, treatment))
         self.name, self._length = self.files.name, len(self.files)
         if not self._length:
             raise InputError(f"{self.name} has no rows: give one per person.")
@@ -125,7 +125,7 @@ class ParquetPool:
 
     def numbers(self, name: str, what: str) -> Array:
         """Return a column of numbers, (N,), none of them missing, none negative and not all 0."""
-        column(self.files.schema.empty_table(), name, what)
+        self._require(name, what)
         found, rule = np.empty(len(self)), "give everyone a number of at least 0"
         for start, table in self.files.tables([name]):
             try:
@@ -171,7 +171,7 @@ class ParquetPool:
 
     def with_whole_ids(self, table: pa.Table) -> pa.Table:
         """Return a table of the pool in which ids that are numbers are whole ones: 205.0 is no name for person 205."""
-        if not pa.types.is_floating(self.files.schema.field(self.id).type):
+        if not pa.types.is_floating(self.files.kind(self.id)):
             return table
         where = table.column_names.index(self.id)
         return table.set_column(where, self.id, pc.cast(table[self.id], pa.int64()))
@@ -203,21 +203,26 @@ class ParquetPool:
     def _covariate_names(
         self, covariates: Sequence[str] | None, exclude: set[str], kinds: Mapping[str, str]
     ) -> list[str]:
-        table, roles = self.files.schema.empty_table(), {self.id, self.treatment}
+        roles = {self.id, self.treatment}
         if self.id == self.treatment:
             raise InputError(f"column {self.id!r} cannot be both the id and the treatment.")
         asked = {"ids": [self.id], "treatment": [self.treatment], "covariates": covariates or []}
         for what, names in {**asked, "columns to exclude": exclude, "kinds of columns": kinds}.items():
             for name in names:
-                column(table, name, what)
+                self._require(name, what)
         for name in roles.intersection(covariates or []):
             raise InputError(f"column {name!r} cannot be a covariate: it is the id or the treatment.")
-        chosen = table.column_names if covariates is None else dict.fromkeys(covariates)
-        return [n for n in chosen if n not in exclude | roles]
+        chosen = self.files.names if covariates is None else dict.fromkeys(covariates)
+        names = [n for n in chosen if n not in exclude | roles]
+        self.files.fields([self.id, self.treatment, *names])  # before much is read
+        return names
+
+    def _require(self, name: str, what: str) -> None:
+        column(pa.table({n: [] for n in self.files.names}), name, what)
 
     def _read_arms(self, control: Value | None) -> tuple[NDArray[np.int8], str]:
         """Return the arm of every unit, and the control as text."""
-        arm, distinct = np.empty(len(self), dtype=np.int8), pa.array([], self.files.schema.field(self.treatment).type)
+        arm, distinct = np.empty(len(self), dtype=np.int8), pa.array([], self.files.kind(self.treatment))
         for start, table in self.files.tables([self.treatment]):
             values = table[self.treatment].combine_chunks()
             if pa.types.is_floating(values.type):

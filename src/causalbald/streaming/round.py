@@ -177,7 +177,7 @@ class Round:
         import pyarrow.parquet as pq
 
         name, start = self.pool.id, 0
-        kind = self.pool.with_whole_ids(self.pool.files.schema.empty_table().select([name])).schema.field(name)
+        kind = self.pool.with_whole_ids(self.pool.files.fields([name]).empty_table()).schema.field(name)
         schema = pa.schema([kind, ("score", pa.float64())])
         with replacing(Path(path)) as beside, pq.ParquetWriter(beside, schema) as writer:
             for ids in map(self.pool.with_whole_ids, self.pool.files.parts([name], _ROWS_WRITTEN)):
@@ -310,7 +310,7 @@ class Round:
         ids = written(column(table, name, "ids"), name)
         # An apostrophe that our own CSV files put before a formula is taken off again.
         ids = id_text(pc.replace_substring_regex(ids, r"^'([=+\-@\t\r])", r"\1"), name)
-        if not is_text(self.pool.files.schema.field(name).type):  # as a spreadsheet or pandas may write whole numbers
+        if not is_text(self.pool.files.kind(name)):  # as a spreadsheet or pandas may write whole numbers
             ids = pc.replace_substring_regex(ids, r"^(-?\d+)\.0+$", r"\1")
         outcome = column(table, self.outcome, "outcome")
         values = to_numbers(outcome, self.outcome, ids.to_pylist(), decimal=found.decimal)
