@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -30,12 +31,21 @@ _THOUSANDS = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
 
 
 class CellError(InputError):
-    """A cell cannot be used; ``row`` counts from 0 in the values that were looked at, ``who`` says it better."""
+    """A cell cannot be used; ``row`` counts from 0 in the values that were looked at, ``where`` says it better."""
 
-    def __init__(self, column: str, row: int, problem: str, who: str | None = None) -> None:
-        where = f"row {row + 1}" if who is None else f"the row of {who!r}"
-        super().__init__(f"column {column!r} {problem.format(row=where)}: correct it or leave it empty.")
+    def __init__(self, column: str, row: int, problem: str, where: str | None = None) -> None:
+        found = problem.format(row=where or f"row {row + 1}")
+        super().__init__(f"column {column!r} {found}: correct it or leave it empty.")
         self.column, self.row, self.problem = column, row, problem
+
+
+@contextmanager
+def cells_named(where: Callable[[int], str]) -> Iterator[None]:
+    """Say of a cell that cannot be used whose it is, from its row."""
+    try:
+        yield
+    except CellError as error:
+        raise CellError(error.column, error.row, error.problem, where(error.row)) from None
 
 
 @dataclass(frozen=True)
@@ -145,12 +155,8 @@ def to_numbers(values: pa.ChunkedArray, name: str, ids: Sequence[str] | None = N
     With ``ids``, an error names the person instead of the row. ``decimal`` is the sign that other numbers of the same
     file have before their decimals.
     """
-    try:
+    with nullcontext() if ids is None else cells_named(lambda row: f"the row of {ids[row]!r}"):
         return _numbers(_with_points(values, name, decimal) if is_text(values.type) else values, name)
-    except CellError as error:
-        if ids is None:
-            raise
-        raise CellError(error.column, error.row, error.problem, ids[error.row]) from None
 
 
 def _with_points(values: pa.ChunkedArray, name: str, decimal: str) -> pa.ChunkedArray:

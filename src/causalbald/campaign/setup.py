@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Treatment
-from causalbald.campaign.columns import Column, Described, as_text, encode, find_columns, to_numbers
+from causalbald.campaign.columns import Column, Described, as_text, cells_named, encode, find_columns, to_numbers
 from causalbald.campaign.events import Draft, versions
 from causalbald.campaign.pool import pool_parts
 from causalbald.campaign.settings import Settings, Value
@@ -93,8 +93,6 @@ def prepare(
     arms, arm = _arms(column(table, treatment, "treatment"), treatment, control, units)
     settings = Settings(id=id, treatment=treatment, arms=arms, protected=tuple(protected), **others)
     settings.check()
-    _check_numbers(found, "cost", settings.cost, units, zero=False)
-    _check_numbers(found, "weight", settings.weight, units, zero=True)
     for option, given in (("protected", protected), ("exclude", exclude)):
         if isinstance(given, str):
             raise InputError(f"{option} must be a list of columns, got the text {given!r}: write [{given!r}].")
@@ -102,9 +100,12 @@ def prepare(
         column(table, name, "protected group")
     names = _covariate_names(table, settings, covariates, exclude)
     kinds = dict(covariates) if isinstance(covariates, Mapping) else {}
-    columns, described = find_columns(table, names, kinds)
-    x = encode(columns, table)
-    outcomes = _known_outcomes(found, settings, units)
+    with cells_named(lambda row: f"row {row + 1} (id {units.at(np.array([row]))[0]!r})"):
+        _check_numbers(found, "cost", settings.cost, units, zero=False)
+        _check_numbers(found, "weight", settings.weight, units, zero=True)
+        columns, described = find_columns(table, names, kinds)
+        x = encode(columns, table)
+        outcomes = _known_outcomes(found, settings, units)
     kept = [n for n in table.column_names if n in {*names, *protected, settings.cost, settings.weight}]
     return Preparation(
         settings,

@@ -47,6 +47,12 @@ class ParquetFiles:
         """The columns of all files, also those that some lack."""
         return list(dict.fromkeys(name for schema in self._schemas for name in schema.names))
 
+    def place(self, row: int) -> str:
+        """Say in which row of which file a row is."""
+        starts = np.cumsum([0, *(counts.sum() for counts in self._counts)])
+        file = int(np.searchsorted(starts, row, side="right")) - 1
+        return f"row {row - int(starts[file]) + 1} of {self.paths[file].name}"
+
     def kind(self, name: str) -> pa.DataType:
         """Return the kind of a column, which every file must have with values that are alike."""
         if name not in self._kinds:
