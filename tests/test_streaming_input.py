@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from causalbald.campaign.tables import read_table
 from causalbald.cli.app import app
 from causalbald.errors import InputError
+from causalbald.models import GaussianProcess
 from causalbald.streaming import Round, parquet
 from tests.test_streaming import PENDING, PEOPLE, UNITS, WHO, open_pool, results, small, write
 
@@ -278,6 +279,10 @@ def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
         (["--model", "gpp"], "unknown model 'gpp'"),
         (["--weight", "dose", "--acquisition", "mu-rho-bald"], "'mu-rho-bald' asks neither who matters nor"),
         (["-n", "900"], "900 units asked for"),
+        (["-n", "556"], "556 units asked for, but only 555 can be chosen; 5 without an outcome"),
+        (["--temperature", "-1"], "temperature must be at least 0"),
+        (["--temperature", "nan"], "temperature must be a number, got nan"),
+        (["-o", "{folder}"], "is a folder: choose another name, or one in it"),
         (["--acquisition", "qhte"], "'qhte' looks at all of a pool at once"),
         (["--ray-address", "head:6379"], "add --backend ray"),
         (["--backend", "ray", "--ray-address", "localhost:9"], "no Ray cluster at 'localhost:9'"),
@@ -287,8 +292,9 @@ def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
     ],
 )
 def test_mistakes_change_nothing_on_disk(
-    tables: tuple[Path, Path], tmp_path: Path, change: list[str], message: str
+    tables: tuple[Path, Path], tmp_path: Path, change: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(GaussianProcess, "fit", None)  # all is checked before
     PEOPLE.to_csv(tmp_path / "mine.csv", index=False)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     options = [part.format(folder=tmp_path) for part in change]
@@ -406,8 +412,31 @@ def test_units_masked_by_scores_are_never_chosen(tables: tuple[Path, Path]) -> N
     chosen = there.choose(5, "mu-rho-bald", scores=list(masked), picked=lambda *done: seen.append(done))
     assert set(chosen["person"].to_pylist()) <= set(PEOPLE["person"].iloc[few])
     assert seen == [(k, 5) for k in range(1, 6)]
-    with pytest.raises(InputError, match="scores contain NaN"):
-        there.choose(5, scores=np.full(UNITS, np.nan))
+
+
+@pytest.mark.parametrize(
+    ("scores", "name", "message"),
+    [
+        (np.full(UNITS, np.nan), "s.parquet", "scores contain NaN or \\+inf"),
+        (np.where(np.arange(UNITS) < 1, np.inf, 0.0), "s.parquet", "scores contain NaN or \\+inf"),
+        (np.zeros(UNITS - 1), "s.parquet", r"scores have shape \(599,\) for 600 units"),
+        (np.zeros((UNITS, 1)), "s.parquet", r"scores have shape \(600, 1\) for 600 units"),
+        (np.zeros(UNITS), "s.csv", r"cannot write 's.csv': choose a name that ends with \.parquet"),
+        (np.zeros(UNITS), "none/s.parquet", "folder .* does not exist"),
+        (np.zeros(UNITS), "", "is a folder"),
+    ],
+)
+def test_scores_that_cannot_be_used(
+    tables: tuple[Path, Path], tmp_path: Path, scores: Any, name: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GaussianProcess, "fit", None)
+    there = Round(open_pool(tables[0]), results(), outcome="outcome", model=small())
+    with pytest.raises(InputError, match=message):
+        there.save_scores(scores, tmp_path / name)
+    if message.startswith("scores"):
+        with pytest.raises(InputError, match=message):
+            there.choose(5, scores=scores)
+    assert {p.name for p in tmp_path.iterdir()} == {"pool.parquet", "results.csv"}
 
 
 def test_scores_are_written_whole_or_not_at_all(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causalbald.cli.output import busy, check_folder, print_table, say, write_table
+from causalbald._files import check_place
+from causalbald.cli.output import busy, print_table, say, write_table
 from causalbald.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def some_people(ids: list[str] | None, table: Path | None) -> list[str] | Path:
 
 def check_output(output: Path | None) -> None:
     """Fail before the work, not after it."""
-    check_folder(output)
+    check_place(output)
     if output is not None and output.suffix.lower() not in _WRITABLE:
         raise InputError(f"cannot write {output.name!r}: choose a name that ends with .csv or .parquet.")
 

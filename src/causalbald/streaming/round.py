@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
 from causalbald import loop
-from causalbald._files import replacing
+from causalbald._files import check_place, replacing
 from causalbald._random import generator
 from causalbald._threads import one_thread
-from causalbald._typing import Array, Positions, Treatment
+from causalbald._typing import Array, Positions
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.acquisition.registry import Batch
 from causalbald.campaign.columns import to_numbers
@@ -27,6 +27,7 @@ from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, make_model
 from causalbald.scoring import Block, Scorer
 from causalbald.selection import select
+from causalbald.streaming.files import SUFFIXES
 from causalbald.streaming.parquet import ParquetPool
 
 Progress = Callable[[int, int], None]
@@ -84,10 +85,15 @@ class Round:
             raise InputError(
                 f"no outcome {outcome!r} is known yet: measure a first batch, drawn at random from both arms."
             )
-        known = pool.take(self.measured)
-        self._check_arms(known.arm)
-        self.model = make_model(model, random_state=seed) if isinstance(model, str) else model
-        self.model.fit(y[~np.isnan(y)], known.arm, X=known.x, pool=pool.sample.x)
+        self._check_arms()
+        self._y = y[~np.isnan(y)]
+        self._unfitted = make_model(model, random_state=seed) if isinstance(model, str) else model
+
+    @cached_property
+    def model(self) -> CateEstimator:
+        """The model, fitted when it is first asked for: mistakes are found before."""
+        known = self.pool.take(self.measured)
+        return self._unfitted.fit(self._y, known.arm, X=known.x, pool=self.pool.sample.x)
 
     def scores(
         self,
@@ -151,15 +157,12 @@ class Round:
         self.check_size(size)
         if temperature is not None:
             check_number(temperature, "temperature", low=0.0)
-        if check_choice(batch, "batch", ("softmax", "greedy", "auto")) == "auto":
+        check_choice(batch, "batch", ("softmax", "greedy", "auto"))
+        known = None if scores is None else self._checked(scores)
+        if batch == "auto":
             batch = loop.batch_rule(self.model, self.pool.sample.x)
-        if scores is None:
-            scores = self._scores(function, backend, ray_address, progress, rng)
-        known = np.asarray(scores, dtype=np.float64)
-        if known.shape != (len(self.pool),):
-            raise InputError(f"scores have shape {known.shape} for {len(self.pool)} units: one for each, in order.")
-        if np.isnan(known).any():
-            raise InputError("scores contain NaN: use -inf for units that must not be chosen.")
+        if known is None:
+            known = self._checked(self._scores(function, backend, ray_address, progress, rng))
         open_units = np.isfinite(known)
         open_units[self.measured] = open_units[self.pending] = False
         offered = np.where(open_units, known, -np.inf)
@@ -172,18 +175,27 @@ class Round:
             chosen = self._greedy(function, size, looked_at, temperature, rng, picked)
         return self._batch(chosen, known)
 
-    def save_scores(self, scores: Array, path: str | Path) -> None:
+    def save_scores(self, scores: ArrayLike, path: str | Path) -> None:
         """Write ids and scores as a Parquet file, whole or not at all."""
         import pyarrow.parquet as pq
 
-        name, start = self.pool.id, 0
+        check_scores_file(Path(path))
+        known, name, start = self._checked(scores), self.pool.id, 0
         kind = self.pool.with_whole_ids(self.pool.files.fields([name]).empty_table()).schema.field(name)
         schema = pa.schema([kind, ("score", pa.float64())])
         with replacing(Path(path)) as beside, pq.ParquetWriter(beside, schema) as writer:
             for ids in map(self.pool.with_whole_ids, self.pool.files.parts([name], _ROWS_WRITTEN)):
-                part = scores[start : start + len(ids)]
+                part = known[start : start + len(ids)]
                 writer.write_table(pa.table([ids[name], pa.array(part)], schema=schema))
                 start += len(part)
+
+    def _checked(self, scores: ArrayLike) -> Array:
+        known = np.asarray(scores, dtype=np.float64)
+        if known.shape != (len(self.pool),):
+            raise InputError(f"scores have shape {known.shape} for {len(self.pool)} units: one for each, in order.")
+        if np.isnan(known).any() or np.isposinf(known).any():
+            raise InputError("scores contain NaN or +inf: use -inf for units that must not be chosen.")
+        return known
 
     def _scores(
         self,
@@ -193,9 +205,10 @@ class Round:
         progress: Progress | None,
         rng: np.random.Generator,
     ) -> Array:
+        check_choice(backend, "backend", ("local", "ray"))
         score = self._scorer(function)
         size, scores, done = loop.block_size(score), np.empty(len(self.pool)), 0
-        if check_choice(backend, "backend", ("local", "ray")) == "local":
+        if backend == "local":
             parts = score.over(self._blocks(size, score), rng)
         else:
             from causalbald.streaming.cluster import ray_scores
@@ -323,8 +336,8 @@ class Round:
             asked = f"; {len(self.pending)} without an outcome count as asked for" if len(self.pending) else ""
             raise InputError(f"{size} units asked for, but only {left} can be chosen{asked}: ask for fewer.")
 
-    def _check_arms(self, arm: Treatment) -> None:
-        for lacking in {0, 1} - set(arm.tolist()):
+    def _check_arms(self) -> None:
+        for lacking in {0, 1} - set(self.pool.arm[self.measured].tolist()):
             whom = self.pool.people(np.flatnonzero(self.pool.arm == lacking)[:1])[self.pool.treatment][0].as_py()
             raise InputError(
                 f"nobody with {self.pool.treatment!r} {whom!r} is measured, and an effect needs outcomes from both "
@@ -333,6 +346,13 @@ class Round:
 
     def _rng(self) -> np.random.Generator:
         return generator(self.seed, "choose")
+
+
+def check_scores_file(path: Path) -> None:
+    """Refuse a name under which scores cannot be written, before the work."""
+    check_place(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"cannot write {path.name!r}: choose a name that ends with .parquet.")
 
 
 def check_on_disk(function: acq.Acquisition) -> None:
