@@ -73,6 +73,7 @@ BAD_POOLS: dict[str, tuple[Change, dict[str, Any], str]] = {
         {},
         "must hold text, numbers or yes/no",
     ),
+    "treatment of lists": (every("drug", lambda k: [k % 2]), {}, "must hold text, numbers or yes/no, not list<"),
     "control not said": (same, {"control": None}, r"which of .* is the control\? Say control="),
     "control unknown": (same, {"control": "sugar"}, "control 'sugar' is not a value of treatment 'drug'"),
     "one unit in an arm": (every("drug", lambda k: "drug" if k == 3 else "placebo"), {}, "two units in each arm"),

@@ -126,6 +126,7 @@ def _arms(
     values: pa.ChunkedArray, name: str, control: Value | None, units: Units
 ) -> tuple[tuple[Value, Value], Treatment]:
     """Return both values of the treatment, control first, and the arm of every unit."""
+    check_treatment_kind(values.type, name)
     if values.null_count:
         example = units.at(np.flatnonzero(values.is_null().to_numpy())[:1])[0]
         raise InputError(
@@ -136,6 +137,13 @@ def _arms(
     return arms, (as_text(values).to_numpy() != control_text).astype(np.intp)
 
 
+def check_treatment_kind(kind: pa.DataType, name: str) -> None:
+    """Refuse treatments that are no simple values, such as dates and lists."""
+    simple = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
+    if not (is_text(kind) or any(is_kind(kind) for is_kind in simple)):
+        raise InputError(f"treatment {name!r} must hold text, numbers or yes/no, not {kind}.")
+
+
 def find_arms(values: pa.Array, name: str, control: Value | None) -> tuple[tuple[Value, Value], str]:
     """Return both of the distinct ``values`` of the treatment, control first, and the control as text."""
     distinct: list[Value] = values.to_pylist()
@@ -143,8 +151,6 @@ def find_arms(values: pa.Array, name: str, control: Value | None) -> tuple[tuple
     if len(distinct) != 2:
         what = "an arm is empty" if len(distinct) < 2 else "keep two arms"
         raise InputError(f"treatment {name!r} must have two values, but has {len(distinct)} ({shown}): {what}.")
-    if not isinstance(distinct[0], (str, int, float)):
-        raise InputError(f"treatment {name!r} must hold text, numbers or yes/no, not {values.type}.")
     texts = as_text(pa.chunked_array([values])).to_pylist()
     by_text = {w.lower(): v for w, v in zip(texts, distinct, strict=True)} | {str(v): v for v in distinct}
     if control is None:

@@ -223,7 +223,10 @@ def _round(given: Mapping[str, Any], columns: list[str]) -> Round:
     _protect(given["output"], given, columns)
     with busy(f"reading {given['pool'].name}"):
         from causalbald.streaming import ParquetPool, Round
+        from causalbald.streaming.files import ParquetFiles
 
+        if given["weight"] is not None:
+            ParquetFiles(given["pool"]).require(given["weight"], "weight")
         pool = ParquetPool(
             given["pool"],
             id=given["id_"],

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from causalbald._typing import Positions
-from causalbald.campaign.tables import check_names, is_index, plain_kind
+from causalbald.campaign.tables import check_names, column, is_index, plain_kind
 from causalbald.errors import InputError
 
 CELLS = 1 << 21  # that are read together, 16 MB of numbers
@@ -52,6 +52,10 @@ class ParquetFiles:
         starts = np.cumsum([0, *(counts.sum() for counts in self._counts)])
         file = int(np.searchsorted(starts, row, side="right")) - 1
         return f"row {row - int(starts[file]) + 1} of {self.paths[file].name}"
+
+    def require(self, name: str, what: str) -> None:
+        """Refuse a column that no file has."""
+        column(pa.table({n: [] for n in self.names}), name, what)
 
     def kind(self, name: str) -> pa.DataType:
         """Return the kind of a column, which every file must have with values that are alike."""

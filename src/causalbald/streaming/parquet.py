@@ -18,7 +18,7 @@ from causalbald._typing import Array, Positions
 from causalbald._validation import check_positions
 from causalbald.campaign.columns import CellError, Column, as_text, cells_named, encode, find_columns, to_numbers
 from causalbald.campaign.settings import Value
-from causalbald.campaign.setup import find_arms
+from causalbald.campaign.setup import check_treatment_kind, find_arms
 from causalbald.campaign.tables import column
 from causalbald.campaign.units import canonical, written
 from causalbald.errors import InputError
@@ -125,7 +125,7 @@ class ParquetPool:
 
     def numbers(self, name: str, what: str) -> Array:
         """Return a column of numbers, (N,), none of them missing, none negative and not all 0."""
-        self._require(name, what)
+        self.files.require(name, what)
         found, rule = np.empty(len(self)), "give everyone a number of at least 0"
         for start, table in self.files.tables([name]):
             try:
@@ -209,7 +209,7 @@ class ParquetPool:
         asked = {"ids": [self.id], "treatment": [self.treatment], "covariates": covariates or []}
         for what, names in {**asked, "columns to exclude": exclude, "kinds of columns": kinds}.items():
             for name in names:
-                self._require(name, what)
+                self.files.require(name, what)
         for name in roles.intersection(covariates or []):
             raise InputError(f"column {name!r} cannot be a covariate: it is the id or the treatment.")
         chosen = self.files.names if covariates is None else dict.fromkeys(covariates)
@@ -225,12 +225,11 @@ class ParquetPool:
     def _cells_named(self, rows: Positions | range) -> AbstractContextManager[None]:
         return cells_named(lambda row: self._named(int(rows[row])))
 
-    def _require(self, name: str, what: str) -> None:
-        column(pa.table({n: [] for n in self.files.names}), name, what)
-
     def _read_arms(self, control: Value | None) -> tuple[NDArray[np.int8], str]:
         """Return the arm of every unit, and the control as text."""
-        arm, distinct = np.empty(len(self), dtype=np.int8), pa.array([], self.files.kind(self.treatment))
+        kind = self.files.kind(self.treatment)
+        check_treatment_kind(kind, self.treatment)
+        arm, distinct = np.empty(len(self), dtype=np.int8), pa.array([], kind)
         for start, table in self.files.tables([self.treatment]):
             values = table[self.treatment].combine_chunks()
             if pa.types.is_floating(values.type):

@@ -74,6 +74,8 @@ class Round:
             raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
         if outcome in (pool.id, pool.treatment):
             raise InputError(f"column {outcome!r} cannot be the outcome: it is the id or the treatment.")
+        if weight in (pool.id, pool.treatment, outcome):
+            raise InputError(f"column {weight!r} cannot be the weight: it is the id, the treatment or the outcome.")
         for name in {pool.id, pool.treatment, outcome}.intersection(OWN_COLUMNS):
             raise InputError(f"column {name!r} has the name of a column of the result: give it another name.")
         self._weights = None if weight is None else pool.numbers(weight, "weight")
