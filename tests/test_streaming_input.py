@@ -66,6 +66,11 @@ def with_cell(name: str, row: int, value: Any) -> pd.DataFrame:
         (changed(drug=None), {}, "'drug' is missing in row 1 of pool.parquet"),
         (changed(drug=np.where(np.arange(UNITS) < 9, np.nan, 1.0)), {"control": 1}, "missing in row 1 "),
         (with_cell("dose", 544, np.inf), {}, "column 'dose' has an infinite value in row 545"),
+        (
+            with_cell("dose", 544, -1e200),
+            {},
+            r"'dose' has -1e\+200 in row 545 of .* leave it empty if it stands for missing",
+        ),
         (PEOPLE.iloc[:0], {}, "has no rows"),
     ],
 )
@@ -118,6 +123,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (results().assign(person=lambda t: ["X1", *t["person"][1:]]), {}, "1 of 45 ids are not in the pool, .* 'X1'"),
         (results().assign(outcome="high"), {}, r"must hold numbers, but the row of 'P\d+' has 'high'"),
         (results().assign(outcome=np.inf), {}, r"infinite value in the row of 'P\d+'"),
+        (results().assign(outcome=1.8e307), {}, r"'outcome' has 1.8e\+307 in the row of 'P\d+'"),
+        (results(), {"weight": "huge"}, r"weight 'huge' has 1e\+101 in row 1 of pool.parquet \(id 'P\d+'\): give"),
         (results().head(PENDING), {}, "no outcome 'outcome' is known yet"),
         (
             results().rename(columns={"outcome": "dose"}),
@@ -146,7 +153,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_tables_of_outcomes_that_cannot_be_used(
     tmp_path: Path, table: pd.DataFrame, options: dict[str, Any], message: str
 ) -> None:
-    pool = open_pool(write(tmp_path / "pool.parquet", changed(none=0.0)))
+    pool = open_pool(write(tmp_path / "pool.parquet", changed(none=0.0, huge=1e101)))
     with pytest.raises(InputError, match=message):
         Round(pool, table, **{"outcome": "outcome", "model": small(), **options})
 

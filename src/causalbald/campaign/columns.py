@@ -23,6 +23,7 @@ OTHER = "(other)"
 _MAX_LEVELS = 30
 _RARE = 5  # a category with fewer units than this is pooled with the other rare ones, if there are many
 _MOSTLY = 0.8
+_LARGEST = 1e100  # beyond, nothing was measured, and squares overflow
 _DATE = re.compile(r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$")
 _LOOK_AT = 2000
 _WITH_COMMA = r"^[+-]?\d+,\d+([eE][+-]?\d+)?$"
@@ -35,7 +36,7 @@ class CellError(InputError):
 
     def __init__(self, column: str, row: int, problem: str, where: str | None = None) -> None:
         found = problem.format(row=where or f"row {row + 1}")
-        super().__init__(f"column {column!r} {found}: correct it or leave it empty.")
+        super().__init__(f"column {column!r} {found}: correct it, or leave it empty if it stands for missing.")
         self.column, self.row, self.problem = column, row, problem
 
 
@@ -196,8 +197,11 @@ def _numbers(values: pa.ChunkedArray, name: str) -> Array:
         row, example = _first_not_a_number(values)
         shown = repr(example).replace("{", "{{").replace("}", "}}")
         raise CellError(name, row, f"must hold numbers, but {{row}} has {shown}") from None
-    if np.isinf(number).any():
-        raise CellError(name, int(np.flatnonzero(np.isinf(number))[0]), "has an infinite value in {row}")
+    beyond = np.abs(number) > _LARGEST
+    if beyond.any():
+        row = int(np.argmax(beyond))
+        found = "an infinite value" if np.isinf(number[row]) else f"{number[row]:g}"
+        raise CellError(name, row, f"has {found} in {{row}}")
     return number
 
 
