@@ -218,8 +218,32 @@ def test_a_person_may_be_in_several_tables(tmp_path: Path) -> None:
     np.testing.assert_array_equal(there.measured, whole.measured)
     np.testing.assert_array_equal(there.pending, whole.pending)
     other = results().tail(2).assign(outcome=[77.0, 78.0])
-    with pytest.raises(InputError, match=r"id 'P\d+' has different outcomes in the tables, \S+ and 77: mend one"):
+    with pytest.raises(
+        InputError, match=r"id 'P\d+' has different outcomes, \S+ in table 1 and 77 in table 2: mend one"
+    ):
         Round(pool, [results(), other], outcome="outcome", model=small())
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    results().to_csv(files[0], index=False)
+    for table, message in (
+        (other, r"different outcomes, \S+ in .*a\.csv and 77 in .*b\.csv: mend one of them"),
+        (other.assign(person=["X1", "X2"]), r"2 of 47 ids are not in the pool, for example 'X1' in .*b\.csv\."),
+    ):
+        table.to_csv(files[1], index=False)
+        with pytest.raises(InputError, match=message):
+            Round(pool, files, outcome="outcome", model=small())
+
+
+def test_ids_that_lost_their_leading_zeros_are_recognised(tmp_path: Path) -> None:
+    pool = open_pool(write(tmp_path / "pool.parquet", changed(person=[f"{k:05d}" for k in range(UNITS)]), rows=100))
+    for told, message in (
+        (
+            str(UNITS - 1),
+            f"for example '{UNITS - 1}'. Did you mean '{UNITS - 1:05d}'. A spreadsheet drops leading zeros",
+        ),
+        (str(UNITS), f"for example '{UNITS}'. Ids are those of column 'person' of pool.parquet"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Round(pool, pd.DataFrame({"person": [told], "outcome": [1.0]}), outcome="outcome", model=small())
 
 
 def test_numbers_and_formulas_as_ids(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from causalbald.campaign.columns import CellError, Column, as_text, cells_named,
 from causalbald.campaign.settings import Value
 from causalbald.campaign.setup import check_treatment_kind, find_arms
 from causalbald.campaign.tables import column
-from causalbald.campaign.units import canonical, written
+from causalbald.campaign.units import canonical, meant, written
 from causalbald.errors import InputError
 from causalbald.scoring import Block
 from causalbald.streaming.files import CELLS, ParquetFiles
@@ -147,8 +147,11 @@ class ParquetPool:
         with self._cells_named(rows):
             return self.encoding.block(self.files.take(rows, self.encoding.names))
 
-    def positions(self, ids: pa.Array) -> Positions:
-        """Return where the units with these ids are; ids are text, each given once. Everyone must have another id."""
+    def positions(self, ids: pa.Array, source: Callable[[str], str] = lambda _: "") -> Positions:
+        """Return where the units with these ids are; ids are text, each given once. Everyone must have another id.
+
+        ``source`` says of an id where it comes from.
+        """
         found = np.full(len(ids), -1, dtype=np.intp)
         hashes = np.empty(len(self), dtype=np.uint64)
         for start, text in self._ids():
@@ -159,9 +162,10 @@ class ParquetPool:
         self._check_unique(hashes)
         unknown = np.flatnonzero(found < 0)
         if len(unknown):
+            name = ids[int(unknown[0])].as_py()
             raise InputError(
-                f"{len(unknown)} of {len(ids)} ids are not in the pool, for example {ids[int(unknown[0])].as_py()!r}. "
-                f"Ids are those of column {self.id!r} of {self.name}."
+                f"{len(unknown)} of {len(ids)} ids are not in the pool, for example {name!r}{source(name)}."
+                f"{meant(name, (text for _, text in self._ids()))} Ids are those of column {self.id!r} of {self.name}."
             )
         return found
 

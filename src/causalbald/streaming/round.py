@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
@@ -296,17 +297,21 @@ class Round:
         """Return where the people in some tables are, in the order of the pool, and their outcomes."""
         if not sources:
             raise InputError("no table of outcomes is given: one with ids and outcomes is needed.")
-        found = [self._read_one(source) for source in sources]
-        told = pa.concat_tables(found).to_pandas()
+        names = [str(s) if isinstance(s, (str, Path)) else f"table {k}" for k, s in enumerate(sources, start=1)]
+        found = [self._read_one(source).to_pandas() for source in sources]
+        told = pd.concat([table.assign(table=name) for table, name in zip(found, names, strict=True)])
         people = told.groupby("id", sort=False)["outcome"]
         if len(torn := np.flatnonzero(people.nunique() > 1)):
             name = people.nunique().index[torn[0]]
-            values = told.loc[told["id"] == name, "outcome"].dropna().unique()
-            raise InputError(
-                f"id {name!r} has different outcomes in the tables, {values[0]:g} and {values[1]:g}: mend one of them."
-            )
+            known = told[told["id"] == name].dropna().drop_duplicates("outcome")
+            shown = [f"{value:g} in {table}" for value, table in zip(known["outcome"], known["table"], strict=True)]
+            raise InputError(f"id {name!r} has different outcomes, {shown[0]} and {shown[1]}: mend one of them.")
         outcomes = people.first()  # of those that are not missing
-        where = self.pool.positions(pa.array(outcomes.index, pa.string()))
+
+        def source(unit: str) -> str:
+            return f" in {told['table'][told['id'] == unit].iloc[0]}" if len(names) > 1 else ""
+
+        where = self.pool.positions(pa.array(outcomes.index, pa.string()), source)
         order = np.argsort(where)
         return where[order], outcomes.to_numpy()[order]
 
