@@ -278,6 +278,26 @@ def test_money(folder: Path) -> None:
     assert found["left"] == 5000 - found["spent"]
 
 
+@pytest.mark.parametrize(
+    ("told", "options", "payable", "words"),
+    [
+        (59, [], 1, "Nobody is pending. Next: causalbald campaign ask rest.db"),
+        (60, [], 0, "Nobody is pending or can be asked for. Next: causalbald campaign report rest.db"),
+        (1, ["--cost", "price", "--budget", "99"], 0, "Nobody is pending or can be paid from what is left."),
+        (1, ["--cost", "price", "--budget", "100"], 59, "Nobody is pending. Next: causalbald campaign ask rest.db"),
+        (1, ["--budget", "0.5"], 0, "Nobody is pending or can be paid from what is left."),
+        (1, ["--budget", "1"], 59, "Nobody is pending. Next: causalbald campaign ask rest.db"),
+    ],
+)
+def test_status_sends_nobody_to_ask_where_nobody_can_be_asked_for(
+    folder: Path, told: int, options: list[str], payable: int, words: str
+) -> None:
+    STUDY.assign(price=100.0, cd4=STUDY["cd4"].where(STUDY.index < told)).to_csv("priced.csv", index=False)
+    run("new", "rest.db", "--pool", "priced.csv", *ROLES, "--exclude", "name", *options)
+    assert json.loads(run("status", "rest.db", "--json"))["payable"] == payable
+    assert words in said("status", "rest.db")
+
+
 def test_telling(folder: Path) -> None:
     form = pd.read_csv("second.csv")
     form.loc[0, "cd4"] = 7.5

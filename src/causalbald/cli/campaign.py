@@ -191,8 +191,11 @@ def status(study: Study, as_json: Json = False) -> None:
     say(f"{found['rounds']} rounds, {found['asked']} asked for: {amount(found['spent'])} {unit}{of_budget}.")
     if found["units"]["pending"]["all"]:
         say(f"Who is pending: causalbald campaign pending {quoted}")
-    else:
+    elif found["payable"]:
         say(f"Nobody is pending. Next: causalbald campaign ask {quoted} -n 10 -o batch.csv")
+    else:
+        lack = "be paid from what is left" if found["units"]["available"]["all"] else "be asked for"
+        say(f"Nobody is pending or can {lack}. Next: causalbald campaign report {quoted} -o report.html")
 
 
 def history(study: Study, output: Output = None, as_json: Json = False) -> None:
