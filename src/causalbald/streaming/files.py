@@ -122,19 +122,22 @@ class ParquetFiles:
         try:
             return pc.cast(values, field.type, safe=field.name in self._exact or not pa.types.is_floating(field.type))
         except pa.ArrowInvalid:
-            pairs = [(p, s.field(field.name).type) for p, s in zip(self.paths, self._schemas, strict=True)]
-            own = next(kind for p, kind in pairs if p == path)
-            other = next((f", but {kind} in {p.name}" for p, kind in pairs if not kind.equals(own)), "")
+            other = self._unlike(field.name, self._schemas[self.paths.index(path)].field(field.name).type)
             raise InputError(
-                f"column {field.name!r} is {own} in {path.name}{other}, and has numbers with too many digits for "
-                f"{field.type}: write it as text in all files."
+                f"column {field.name!r} is {values.type} in {path.name}{other}, and has numbers with too many digits "
+                f"for {field.type}: write it as text in all files."
             ) from None
+
+    def _unlike(self, name: str, kind: pa.DataType) -> str:
+        """Say which file has another kind of a column, if one has."""
+        pairs = [(p, s.field(name).type) for p, s in zip(self.paths, self._schemas, strict=True) if name in s.names]
+        return next((f", but {k} in {p.name}" for p, k in pairs if not (k.equals(kind) or pa.types.is_null(k))), "")
 
     def _common_kind(self, name: str) -> pa.DataType:
         found, files = None, list(zip(self.paths, self._schemas, strict=True))
-        having = next(path for path, schema in files if name in schema.names)
+        having = next(path for path, schema in files if schema.get_field_index(name) >= 0)
         for path, schema in files:
-            if name not in schema.names:
+            if schema.get_field_index(name) < 0:
                 raise InputError(
                     f"{path.name} has no column {name!r}, which {having.name} has: all files need the columns that are "
                     "read."
@@ -143,9 +146,9 @@ class ParquetFiles:
             try:
                 found = kind if found is None else _joined(found, kind, exact=name in self._exact)
             except pa.ArrowTypeError:
+                found_in = f"{kind} in {path.name}{self._unlike(name, kind)}"
                 raise InputError(
-                    f"column {name!r} is {kind} in {path.name}, but {found} in {having.name}: write all files with the "
-                    "same kinds of columns."
+                    f"column {name!r} is {found_in}: write all files with the same kinds of columns."
                 ) from None
         return found
 
