@@ -114,9 +114,9 @@ def choose(
     """
     import pyarrow as pa
 
+    check_output(output)
     from causalbald.streaming.round import OWN_COLUMNS
 
-    check_output(output)
     round_ = _round(locals(), [id_, treatment, *OWN_COLUMNS])
     round_.check_size(n)
     scores = _scores(round_, locals())
