@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from causalbald.campaign import Campaign
+from causalbald.cli import campaign_simulate
 from causalbald.cli.app import app
 from causalbald.errors import InputError, StorageError
 from tests.cli_campaigns import (
@@ -179,8 +180,38 @@ def test_a_form_that_was_filled_in_and_not_told_is_not_lost(folder: Path) -> Non
     run("tell", "study.db", "second.csv")
     run("ask", "study.db", "-n", "2", "-o", "second.csv")
     assert len(pd.read_csv("second.csv")) == 2
-    with pytest.raises(InputError, match=r"'patients\.csv' is a table of people, and not one of ours"):
-        run("pending", "study.db", "-o", "patients.csv")
+
+
+def test_tables_that_are_not_ours_of_the_same_kind_are_not_replaced(folder: Path) -> None:
+    """Whatever columns they have: our names are common words."""
+    pool = pd.read_csv("patients.csv")
+    pool.assign(score=1.0).to_csv("scored.csv", index=False)
+    pool[["patient", "age"]].assign(note="tired").to_csv("notes.csv", index=False)
+    pd.read_csv("batch.csv").assign(phone=1).to_csv("phones.csv", index=False)
+    run("effects", "study.db", "-o", "effects.csv")
+    names = ["patients.csv", "scored.csv", "notes.csv", "phones.csv", "effects.csv", "batch.csv"]
+    before = {name: Path(name).read_bytes() for name in [*names, "study.db"]}
+    for command in (
+        ["ask"],
+        ["pending"],
+        ["history"],
+        ["effects"],
+        ["score"],
+        ["policy"],
+        ["subgroups", "--by", "sex"],
+    ):
+        for name in names:
+            if (command[0], name) not in (("effects", "effects.csv"), ("ask", "batch.csv"), ("pending", "batch.csv")):
+                with pytest.raises(InputError, match=f"'{name}' is a table, and not one of ours of the same kind"):
+                    run(command[0], "study.db", *command[1:], "-o", name)
+    with pytest.raises(InputError, match="is a table, and not one of ours"):
+        run("simulate", *NEW, "-o", "patients.csv")
+    assert {name: Path(name).read_bytes() for name in before} == before
+    again = (["score"], ["policy"], ["subgroups", "--by", "sex"], ["predict", "patients.csv"], ["history"], ["effects"])
+    for command in again:
+        for _ in range(2):
+            run(command[0], "study.db", *command[1:], "-o", f"{command[0]}.csv")
+    run("pending", "study.db", "-o", "batch.csv")
 
 
 def test_a_form_that_could_not_be_told_is_not_lost_either(folder: Path) -> None:
@@ -245,6 +276,26 @@ def test_money(folder: Path) -> None:
     assert 0 < sum(float(r["price"]) for r in batch) <= 200
     found = json.loads(run("status", "study.db", "--json"))
     assert found["left"] == 5000 - found["spent"]
+
+
+@pytest.mark.parametrize(
+    ("told", "options", "payable", "words"),
+    [
+        (59, [], 1, "Nobody is pending. Next: causalbald campaign ask rest.db"),
+        (60, [], 0, "Nobody is pending or can be asked for. Next: causalbald campaign report rest.db"),
+        (1, ["--cost", "price", "--budget", "99"], 0, "Nobody is pending or can be paid from what is left."),
+        (1, ["--cost", "price", "--budget", "100"], 59, "Nobody is pending. Next: causalbald campaign ask rest.db"),
+        (1, ["--budget", "0.5"], 0, "Nobody is pending or can be paid from what is left."),
+        (1, ["--budget", "1"], 59, "Nobody is pending. Next: causalbald campaign ask rest.db"),
+    ],
+)
+def test_status_sends_nobody_to_ask_where_nobody_can_be_asked_for(
+    folder: Path, told: int, options: list[str], payable: int, words: str
+) -> None:
+    STUDY.assign(price=100.0, cd4=STUDY["cd4"].where(STUDY.index < told)).to_csv("priced.csv", index=False)
+    run("new", "rest.db", "--pool", "priced.csv", *ROLES, "--exclude", "name", *options)
+    assert json.loads(run("status", "rest.db", "--json"))["payable"] == payable
+    assert words in said("status", "rest.db")
 
 
 def test_telling(folder: Path) -> None:
@@ -335,6 +386,7 @@ def test_a_simulation_before_anything_is_spent(folder: Path) -> None:
     assert found["paid"] == 50
     assert isinstance(found["helps"], bool)
     fits = pd.read_csv("fits.csv")
+    assert tuple(fits) == campaign_simulate._FITS
     assert fits.groupby(["acquisition", "seed"]).size().tolist() == [5] * 4
     cheaper = [*short, "--cost", "price", "--rounds", "1", "--categorical", "race", "--covariate", "age"]
     result = CliRunner().invoke(app, ["campaign", *cheaper], catch_exceptions=False)

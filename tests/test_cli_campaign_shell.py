@@ -121,6 +121,7 @@ def test_quick_commands_do_not_wait_for_heavy_imports(folder: Path) -> None:
         (["tell", "study.db", "nowhere.csv"], "there is no file 'nowhere.csv'"),
         (["ask", "study.db", "-n", "1000"], "ask for fewer"),
         (["ask", "study.db", "-o", "nowhere/batch.csv"], "create it"),
+        (["ask", "study.db", "-o", "."], "is a folder: choose another name, or one in it"),
         (["effects", "study.db", "-o", "effects.doc"], "ends with .csv or .parquet"),
         (["effects", "study.db", "404"], "not in the pool"),
         (["effects", "study.db", "--alpha", "2"], "between 0 and 1"),
@@ -199,9 +200,12 @@ def breaks(posterior, treatment):
 def test_files_that_cannot_be_written_are_no_bug(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("folder.csv").mkdir()
-    assert call_main(monkeypatch, "campaign", "pending", "study.db", "-o", "folder.csv") == 1
-    assert "cannot write 'folder.csv' (Is a directory)" in capsys.readouterr().err
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("causalbald.campaign.tables.write_csv", full)
+    assert call_main(monkeypatch, "campaign", "pending", "study.db", "-o", "new.csv") == 1
+    assert "cannot write 'new.csv' (No space left on device)" in capsys.readouterr().err
     assert program_module._explain(PermissionError(13, "Permission denied", "x")).startswith("'x': Permission denied.")
 
 

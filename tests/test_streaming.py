@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -25,7 +23,6 @@ from causalbald.errors import InputError
 from causalbald.models import GaussianProcess, TarnetEnsemble
 from causalbald.streaming import ParquetPool, Round
 from causalbald.streaming import files as files_module
-from causalbald.streaming.files import ParquetFiles
 
 UNITS, MEASURED, PENDING = 600, 40, 5
 COLUMNS: dict[str, Any] = {"id": "person", "treatment": "drug", "control": "placebo", "exclude": ["site"]}
@@ -238,53 +235,11 @@ def test_models_of_few_draws_choose_by_softmax(tmp_path: Path) -> None:
         there.choose(5, batch="greedy")
 
 
-def test_a_folder_of_files_is_one_pool(on_disk: Round, tmp_path: Path) -> None:
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    for k in range(3):
-        write(folder / f"{k}.parquet", PEOPLE.iloc[200 * k : 200 * (k + 1)], rows=70)
-    (folder / "_SUCCESS").touch()
-    there = Round(open_pool(folder), [results().iloc[:20], results().iloc[20:]], outcome="outcome", model=small())
-    np.testing.assert_array_equal(there.scores(), on_disk.scores())
-    assert there.choose(5).equals(on_disk.choose(5))
-    for change, message in (
-        (PEOPLE.drop(columns="city"), r"3\.parquet has no column 'city', which 0\.parquet has"),
-        (PEOPLE.assign(extra=1), r"0\.parquet has no column 'extra', which 3\.parquet has"),
-        (PEOPLE.assign(age="old"), r"column 'age' is (large_)?string in 3\.parquet, but double in 0\.parquet"),
-    ):
-        write(folder / "3.parquet", change)
-        with pytest.raises(InputError, match=message):
-            open_pool(folder)
-
-
-def test_files_may_differ_in_the_order_of_columns_and_in_whole_numbers(tmp_path: Path) -> None:
-    whole = PEOPLE.assign(age=PEOPLE["age"].round())
-    there = write(tmp_path / "whole.parquet", whole)
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    first, second = whole.iloc[:300], whole.iloc[300:]
-    write(folder / "0.parquet", first.astype({"age": "Int64"}))
-    write(folder / "1.parquet", second[second.columns[::-1]])
-    np.testing.assert_array_equal(open_pool(folder).take([0, 5, 400]).x, open_pool(there).take([0, 5, 400]).x)
-
-
 def test_scores_on_disk(on_disk: Round, tmp_path: Path) -> None:
     on_disk.save_scores(on_disk.scores(), tmp_path / "scores.parquet")
     found = pd.read_parquet(tmp_path / "scores.parquet")
     assert found["person"].tolist() == PEOPLE["person"].tolist()
     np.testing.assert_array_equal(found["score"], on_disk.scores())
-
-
-def test_only_a_part_of_a_row_group_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "CELLS", 1 << 16)
-    values = np.random.default_rng(0).normal(size=2_000_000)
-    pq.write_table(pa.table({"a": values, "b": values}), tmp_path / "big.parquet", row_group_size=len(values))
-    files, before, rows = ParquetFiles(tmp_path / "big.parquet"), pa.total_allocated_bytes(), []
-    for _, table in files.tables(["a", "b"]):
-        rows.append(len(table))
-        assert pa.total_allocated_bytes() - before < 0.25 * 2 * values.nbytes
-    assert sum(rows) == len(values)
-    assert max(rows) <= 1 << 15
 
 
 def test_random_scores_are_drawn_in_the_order_of_rows(on_disk: Round, monkeypatch: pytest.MonkeyPatch) -> None:

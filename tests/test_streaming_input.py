@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 from causalbald.campaign.tables import read_table
-from causalbald.cli.app import app
 from causalbald.errors import InputError
 from causalbald.streaming import Round, parquet
 from tests.test_streaming import PENDING, PEOPLE, UNITS, WHO, open_pool, results, small, write
-
-OPTIONS = ["--id", "person", "--treatment", "drug", "--control", "placebo", "--exclude", "site", "--outcome", "outcome"]
 
 
 def changed(**values: Any) -> pd.DataFrame:
@@ -43,14 +38,33 @@ def with_cell(name: str, row: int, value: Any) -> pd.DataFrame:
         (PEOPLE, {"exclude": ["zip"]}, "no column 'zip' for the columns to exclude"),
         (PEOPLE, {"kinds": {"zip": "numeric"}}, "no column 'zip' for the kinds of columns"),
         (PEOPLE, {"kinds": {"dose": "number"}}, "covariate 'dose' must be 'numeric' or 'categorical'"),
-        (PEOPLE, {"kinds": {"city": "numeric"}}, r"column 'city' must hold numbers, but row 1 has '(Bern|Oslo)'"),
+        (
+            PEOPLE,
+            {"kinds": {"city": "numeric"}},
+            r"'city' must hold numbers, but row 1 of pool\.parquet \(id 'P\d+'\) has",
+        ),
         (PEOPLE, {"control": "nobody"}, "control 'nobody' is not a value of treatment 'drug'"),
         (PEOPLE, {"control": None}, "which of .* is the control"),
-        (with_cell("drug", 17, None), {}, rf"'drug' is missing in row 18 \(id '{PEOPLE['person'][17]}'\)"),
+        (
+            with_cell("drug", 17, None),
+            {},
+            rf"'drug' is missing in row 18 of pool.parquet \(id '{PEOPLE['person'][17]}'\)",
+        ),
         (with_cell("drug", 17, "both"), {}, "must have two values, but has 3"),
         (changed(drug="verum"), {}, "must have two values, but has 1"),
+        (
+            changed(drug=[["verum"], ["placebo"]] * (UNITS // 2)),
+            {},
+            "'drug' must hold text, numbers or yes/no, not list<",
+        ),
+        (changed(drug=None), {}, "'drug' is missing in row 1 of pool.parquet"),
         (changed(drug=np.where(np.arange(UNITS) < 9, np.nan, 1.0)), {"control": 1}, "missing in row 1 "),
         (with_cell("dose", 544, np.inf), {}, "column 'dose' has an infinite value in row 545"),
+        (
+            with_cell("dose", 544, -1e200),
+            {},
+            r"'dose' has -1e\+200 in row 545 of .* leave it empty if it stands for missing",
+        ),
         (PEOPLE.iloc[:0], {}, "has no rows"),
     ],
 )
@@ -64,10 +78,15 @@ def test_a_bad_cell_beyond_the_sample_is_named_by_its_row(tmp_path: Path, monkey
     monkeypatch.setattr(parquet, "_SAMPLE", 50)
     unseen = np.setdiff1d(np.arange(UNITS), open_pool(write(tmp_path / "a.parquet")).sampled)
     row = int(np.setdiff1d(unseen, WHO)[-1])
-    pool = open_pool(write(tmp_path / "b.parquet", with_cell("dose", row, -np.inf), rows=70))
+    folder, people = tmp_path / "pool", with_cell("dose", row, -np.inf)
+    folder.mkdir()
+    write(folder / "a.parquet", people.iloc[:100])
+    write(folder / "b.parquet", people.iloc[100:], rows=70)
+    pool = open_pool(folder)
+    named = rf"'dose' has an infinite value in row {row - 99} of b\.parquet \(id '{PEOPLE['person'][row]}'\):"
     there = Round(pool, results(), outcome="outcome", model=small())
     for ask in (there.scores, lambda: pool.take([3, row])):
-        with pytest.raises(InputError, match=f"'dose' has an infinite value in row {row + 1}:"):
+        with pytest.raises(InputError, match=named):
             ask()
 
 
@@ -98,6 +117,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (results().assign(person=lambda t: ["X1", *t["person"][1:]]), {}, "1 of 45 ids are not in the pool, .* 'X1'"),
         (results().assign(outcome="high"), {}, r"must hold numbers, but the row of 'P\d+' has 'high'"),
         (results().assign(outcome=np.inf), {}, r"infinite value in the row of 'P\d+'"),
+        (results().assign(outcome=1.8e307), {}, r"'outcome' has 1.8e\+307 in the row of 'P\d+'"),
+        (results(), {"weight": "huge"}, r"weight 'huge' has 1e\+101 in row 1 of pool.parquet \(id 'P\d+'\): give"),
         (results().head(PENDING), {}, "no outcome 'outcome' is known yet"),
         (
             results().rename(columns={"outcome": "dose"}),
@@ -108,10 +129,16 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (results(), {"model": "gpp"}, "unknown model 'gpp'. Did you mean 'gp'?"),
         (results(), {"seed": -1}, "seed must be an integer"),
         (results(), {"weight": "wealth"}, "no column 'wealth' for the weight"),
-        (results(), {"weight": "age"}, r"weight 'age' is missing in row \d+ of pool.parquet: give everyone a number"),
-        (results(), {"weight": "city"}, "weight 'city' is no number in row 1 of pool.parquet: give everyone a number"),
+        (results(), {"weight": "age"}, r"weight 'age' is missing in row \d+ of pool.parquet \(id 'P\d+'\): give"),
+        (
+            results(),
+            {"weight": "city"},
+            r"weight 'city' must hold numbers, but row 1 of pool.parquet \(id 'P\d+'\) has .*: give",
+        ),
         (results(), {"weight": "dose"}, r"weight 'dose' is negative \(-.*\) in row \d+ of pool.parquet"),
         (results(), {"weight": "none"}, "weight 'none' is 0 for everyone"),
+        (results(), {"weight": "drug"}, "'drug' cannot be the weight: it is the id, the treatment or the outcome"),
+        (results(), {"weight": "person"}, "'person' cannot be the weight: it is the id"),
         (results(), {"worthwhile": np.nan}, "worthwhile must be a number"),
         (results().rename(columns={"outcome": "drug"}), {"outcome": "drug"}, "'drug' cannot be the outcome"),
         ([], {}, "no table of outcomes is given"),
@@ -120,7 +147,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_tables_of_outcomes_that_cannot_be_used(
     tmp_path: Path, table: pd.DataFrame, options: dict[str, Any], message: str
 ) -> None:
-    pool = open_pool(write(tmp_path / "pool.parquet", changed(none=0.0)))
+    pool = open_pool(write(tmp_path / "pool.parquet", changed(none=0.0, huge=1e101)))
     with pytest.raises(InputError, match=message):
         Round(pool, table, **{"outcome": "outcome", "model": small(), **options})
 
@@ -185,8 +212,32 @@ def test_a_person_may_be_in_several_tables(tmp_path: Path) -> None:
     np.testing.assert_array_equal(there.measured, whole.measured)
     np.testing.assert_array_equal(there.pending, whole.pending)
     other = results().tail(2).assign(outcome=[77.0, 78.0])
-    with pytest.raises(InputError, match=r"id 'P\d+' has different outcomes in the tables, \S+ and 77: mend one"):
+    with pytest.raises(
+        InputError, match=r"id 'P\d+' has different outcomes, \S+ in table 1 and 77 in table 2: mend one"
+    ):
         Round(pool, [results(), other], outcome="outcome", model=small())
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    results().to_csv(files[0], index=False)
+    for table, message in (
+        (other, r"different outcomes, \S+ in .*a\.csv and 77 in .*b\.csv: mend one of them"),
+        (other.assign(person=["X1", "X2"]), r"2 of 47 ids are not in the pool, for example 'X1' in .*b\.csv\."),
+    ):
+        table.to_csv(files[1], index=False)
+        with pytest.raises(InputError, match=message):
+            Round(pool, files, outcome="outcome", model=small())
+
+
+def test_ids_that_lost_their_leading_zeros_are_recognised(tmp_path: Path) -> None:
+    pool = open_pool(write(tmp_path / "pool.parquet", changed(person=[f"{k:05d}" for k in range(UNITS)]), rows=100))
+    for told, message in (
+        (
+            str(UNITS - 1),
+            f"for example '{UNITS - 1}'. Did you mean '{UNITS - 1:05d}'. A spreadsheet drops leading zeros",
+        ),
+        (str(UNITS), f"for example '{UNITS}'. Ids are those of column 'person' of pool.parquet"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Round(pool, pd.DataFrame({"person": [told], "outcome": [1.0]}), outcome="outcome", model=small())
 
 
 def test_numbers_and_formulas_as_ids(tmp_path: Path) -> None:
@@ -205,135 +256,6 @@ def test_numbers_and_formulas_as_ids(tmp_path: Path) -> None:
     )
 
 
-def run(*arguments: Any) -> Any:
-    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> tuple[Path, Path]:
-    results().to_csv(tmp_path / "results.csv", index=False)
-    return write(tmp_path / "pool.parquet", rows=64), tmp_path / "results.csv"
-
-
-def test_rounds_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path) -> None:
-    pool, measured = tables
-    batch = tmp_path / "batch.csv"
-    done = run("choose", pool, "--measured", measured, *OPTIONS, "-n", 7, "-o", batch, "--json")
-    expected = Round(open_pool(pool), results(), outcome="outcome").choose(7).to_pandas()
-    shown = pd.DataFrame(json.loads(done.stdout))
-    pd.testing.assert_frame_equal(shown, expected)
-    form = pd.read_csv(batch)
-    assert form["person"].tolist() == expected["person"].tolist()
-    assert form["outcome"].isna().all()
-    assert "600 people, 4 covariates as 6 numbers; 40 are measured, 5 asked for." in done.stderr
-    assert "Left out" not in done.stderr
-    constant = write(tmp_path / "constant.parquet", changed(clinic=1.0))
-    assert "Left out: clinic (constant)." in run("choose", constant, "--measured", measured, *OPTIONS, "-n", 2).stderr
-    filled = form.assign(outcome=[1.0] * 6 + [np.nan])
-    filled.to_csv(batch, index=False)
-    again = run("choose", pool, "--measured", measured, "--measured", batch, *OPTIONS, "-n", 3, "--batch", "softmax")
-    assert "46 are measured, 6 asked for." in again.stderr
-    rows = again.stdout.splitlines()
-    assert rows[0] == "person,drug,score,effect,lower,upper,outcome"
-    assert len(rows) == 4
-    assert not {row.partition(",")[0] for row in rows} & set(form["person"])
-
-
-def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path) -> None:
-    pool, measured = tables
-    target = tmp_path / "scores.parquet"
-    done = run("score", pool, "--measured", measured, *OPTIONS, "--acquisition", "mu-bald", "-o", target, "--json")
-    found = pd.read_parquet(target)
-    expected = Round(open_pool(pool), results(), outcome="outcome").scores("mu-bald")
-    np.testing.assert_array_equal(found["score"], expected)
-    assert json.loads(done.stdout)["highest"] == expected.max()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--outcome", "weight"], "no column 'weight' for the outcome"),
-        (["--acquisition", "mu-rho"], "unknown acquisition 'mu-rho'"),
-        (["-o", "{folder}/batch.xlsx"], "ends with"),
-        (["-o", "{folder}/results.csv"], "is read by this command"),
-        (["-o", "{folder}/none/batch.csv"], "does not exist"),
-        (["-o", "{folder}/pool.parquet"], "lies in the pool"),
-        (["--model", "gpp"], "unknown model 'gpp'"),
-        (["--weight", "dose", "--acquisition", "mu-rho-bald"], "'mu-rho-bald' asks neither who matters nor"),
-        (["-n", "900"], "900 units asked for"),
-        (["--acquisition", "qhte"], "'qhte' looks at all of a pool at once"),
-        (["--ray-address", "head:6379"], "add --backend ray"),
-        (["--backend", "ray", "--ray-address", "localhost:9"], "no Ray cluster at 'localhost:9'"),
-        (["-o", "{folder}/mine.csv"], "is a table, and not one of ours"),
-        (["--outcome", "person"], "cannot be the outcome"),
-        (["--categorical", "dose", "--numeric", "dose"], "cannot be both"),
-    ],
-)
-def test_mistakes_change_nothing_on_disk(
-    tables: tuple[Path, Path], tmp_path: Path, change: list[str], message: str
-) -> None:
-    PEOPLE.to_csv(tmp_path / "mine.csv", index=False)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    options = [part.format(folder=tmp_path) for part in change]
-    result = CliRunner().invoke(
-        app, ["choose", str(tables[0]), "--measured", str(tables[1]), *OPTIONS, "-o", str(tmp_path / "b.csv"), *options]
-    )
-    assert message in str(result.exception)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
-def test_nothing_is_written_into_the_pool_or_over_outcomes(tables: tuple[Path, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "pool"
-    folder.mkdir()
-    write(folder / "a.parquet")
-    asked = ["--measured", tables[1], *OPTIONS, "-o"]
-    for command, name in (("score", "a.parquet"), ("score", "scores.parquet"), ("choose", "batch.csv")):
-        with pytest.raises(InputError, match="lies in the pool: choose another --output"):
-            run(command, folder, *asked, folder / name)
-    batch = tmp_path / "batch.csv"
-    run("choose", folder, *asked, batch, "-n", 4)
-    empty = batch.read_text()
-    with pytest.raises(InputError, match="holds people who may have been asked for: give it to --measured"):
-        run("choose", folder, *asked, batch, "-n", 4)
-    assert batch.read_text() == empty
-    pd.read_csv(batch).assign(outcome=[1.0, 2.0, np.nan, np.nan]).to_csv(batch, index=False)
-    filled = batch.read_text()
-    with pytest.raises(InputError, match="holds 2 outcomes: give it to --measured and choose another --output"):
-        run("choose", folder, *asked, batch, "-n", 4)
-    assert batch.read_text() == filled
-    pd.read_csv(batch).assign(outcome=["<0.5", "2", "3", ""]).to_csv(batch, index=False)
-    with pytest.raises(InputError, match="holds 3 outcomes"):
-        run("choose", folder, *asked, batch, "-n", 4)
-    batch.write_text("person,outcome\n1,2,5\n")
-    with pytest.raises(InputError, match="may hold outcomes: choose another --output"):
-        run("choose", folder, *asked, batch, "-n", 4)
-    batch.write_text("")
-    run("choose", folder, *asked, batch, "-n", 4)
-    assert batch.read_text() == empty
-    assert [p.name for p in folder.iterdir()] == ["a.parquet"]
-
-
-@pytest.mark.parametrize("kind", ["float64", "decimal"])
-def test_ids_that_are_whole_numbers_come_back_as_such(tmp_path: Path, kind: str) -> None:
-    """pandas makes numbers of a column with gaps floating, databases write them as decimals; spreadsheets add .0."""
-    numbers = {name: k for k, name in enumerate(PEOPLE["person"])}
-    table = pa.Table.from_pandas(changed(person=PEOPLE["person"].map(numbers)), preserve_index=False)
-    wanted = pa.decimal128(20, 0) if kind == "decimal" else pa.float64()
-    pool = tmp_path / "pool.parquet"
-    pq.write_table(table.set_column(0, "person", table["person"].cast(wanted)), pool)
-    known = tmp_path / "known.csv"
-    results().assign(person=lambda t: t["person"].map(numbers).astype(float)).to_csv(known, index=False)
-    assert ".0," in known.read_text()
-    batch, scores = tmp_path / "batch.csv", tmp_path / "scores.parquet"
-    run("choose", pool, "--measured", known, *OPTIONS, "-n", 4, "-o", batch)
-    form = pd.read_csv(batch)
-    assert pd.api.types.is_integer_dtype(form["person"])
-    form.assign(outcome=1.0).to_csv(batch, index=False)
-    done = run("score", pool, "--measured", known, "--measured", batch, *OPTIONS, "-o", scores)
-    assert "44 are measured, 5 asked for." in done.stderr
-    assert pd.read_parquet(scores)["person"].tolist() == list(range(UNITS))
-
-
 def test_other_kinds_of_text_and_repeated_names(tmp_path: Path) -> None:
     table = pa.Table.from_pandas(PEOPLE, preserve_index=False)
     views = table.set_column(5, "city", table["city"].cast(pa.string()).cast(pa.string_view()))
@@ -349,42 +271,3 @@ def test_other_kinds_of_text_and_repeated_names(tmp_path: Path) -> None:
     assert [c.name for c in open_pool(tmp_path / "plain.parquet", covariates=["dose", "dose"]).columns] == ["dose"]
     with pytest.raises(InputError, match=r"covariates must be a list of columns, such as \['dose'\]"):
         open_pool(tmp_path / "plain.parquet", covariates="dose")
-
-
-def test_a_weight_may_be_a_covariate_too(tmp_path: Path) -> None:
-    people, known = changed(size=np.arange(UNITS) % 3), tmp_path / "known.csv"
-    results().to_csv(known, index=False)
-    pool = write(tmp_path / "pool.parquet", people)
-    asked = ["choose", pool, "--measured", known, *OPTIONS, "-n", 2, "--weight", "size"]
-    assert "4 covariates" in run(*asked).stderr
-    assert "2 covariates" in run(*asked, "--covariate", "size", "--covariate", "dose").stderr
-
-
-def test_units_masked_by_scores_are_never_chosen(tables: tuple[Path, Path]) -> None:
-    there, seen = Round(open_pool(tables[0]), results(), outcome="outcome", model=small()), []
-    scores = there.scores("mu-rho-bald")
-    few = np.setdiff1d(np.argsort(scores), WHO)[:7]
-    masked = np.full(UNITS, -np.inf)
-    masked[few] = scores[few]
-    chosen = there.choose(5, "mu-rho-bald", scores=list(masked), picked=lambda *done: seen.append(done))
-    assert set(chosen["person"].to_pylist()) <= set(PEOPLE["person"].iloc[few])
-    assert seen == [(k, 5) for k in range(1, 6)]
-    with pytest.raises(InputError, match="scores contain NaN"):
-        there.choose(5, scores=np.full(UNITS, np.nan))
-
-
-def test_scores_are_written_whole_or_not_at_all(
-    tables: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = Round(open_pool(tables[0]), results(), outcome="outcome", model=small())
-    target = tmp_path / "scores.parquet"
-    target.write_bytes(b"old")
-
-    def fail(*_: Any) -> Any:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
-    with pytest.raises(OSError, match="no space left"):
-        there.save_scores(np.zeros(UNITS), target)
-    assert target.read_bytes() == b"old"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["pool.parquet", "results.csv", "scores.parquet"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from causalbald._spreadsheet import safe_cell
 from causalbald.campaign.columns import MISSING, OTHER, Column, encode, feature_names, find_columns, to_numbers
 from causalbald.campaign.tables import as_frame, read_table, write_table
+from causalbald.campaign.units import id_text
 from causalbald.errors import InputError
 from causalbald.streaming.files import ParquetFiles
 
@@ -83,7 +85,7 @@ def test_row_numbers_of_pandas_are_no_column(tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / "t.parquet").names[-1] == "__index_level_0__"
     for source in (tmp_path / "t.parquet", pq.read_table(tmp_path / "t.parquet")):
         assert read_table(source).data.column_names == ["id", "age", "sex"]
-    assert ParquetFiles(tmp_path / "t.parquet").schema.names == ["id", "age", "sex"]
+    assert ParquetFiles(tmp_path / "t.parquet").names == ["id", "age", "sex"]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +116,15 @@ def test_parquet_and_excel(tmp_path: Path) -> None:
     frame.to_excel(tmp_path / "t.xlsx", index=False)
     assert read_table(tmp_path / "t.parquet").data.to_pylist() == ROWS
     assert read_table(tmp_path / "t.xlsx", text=["id"]).data.to_pylist() == ROWS
+
+
+def test_decimals_beyond_64_bits_are_numbers_and_no_ids(tmp_path: Path) -> None:
+    big = pa.array([Decimal(10**30), Decimal(7)], pa.decimal128(38, 0))
+    pq.write_table(pa.table({"a": big}), tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet").data
+    np.testing.assert_array_equal(to_numbers(table["a"], "a"), [1e30, 7])
+    with pytest.raises(InputError, match=r"ids in column 'a' must be whole numbers or text, not decimal128"):
+        id_text(table["a"], "a")
 
 
 def test_columns_of_several_kinds_in_excel_are_text(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from causalbald.errors import InputError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -20,6 +22,16 @@ def replacing(path: Path) -> Iterator[Path]:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def check_place(path: Path | None) -> None:
+    """Refuse a name under which no file can be written, before the work."""
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise InputError(f"folder {str(path.parent)!r} does not exist: create it first, or choose another name.")
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder: choose another name, or one in it.")
 
 
 @contextmanager

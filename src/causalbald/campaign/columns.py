@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -22,6 +23,7 @@ OTHER = "(other)"
 _MAX_LEVELS = 30
 _RARE = 5  # a category with fewer units than this is pooled with the other rare ones, if there are many
 _MOSTLY = 0.8
+_LARGEST = 1e100  # beyond, nothing was measured, and squares overflow
 _DATE = re.compile(r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$")
 _LOOK_AT = 2000
 _WITH_COMMA = r"^[+-]?\d+,\d+([eE][+-]?\d+)?$"
@@ -30,12 +32,21 @@ _THOUSANDS = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
 
 
 class CellError(InputError):
-    """A cell cannot be used; ``row`` counts from 0 in the values that were looked at, ``who`` says it better."""
+    """A cell cannot be used; ``row`` counts from 0 in the values that were looked at, ``where`` says it better."""
 
-    def __init__(self, column: str, row: int, problem: str, who: str | None = None) -> None:
-        where = f"row {row + 1}" if who is None else f"the row of {who!r}"
-        super().__init__(f"column {column!r} {problem.format(row=where)}: correct it or leave it empty.")
+    def __init__(self, column: str, row: int, problem: str, where: str | None = None) -> None:
+        found = problem.format(row=where or f"row {row + 1}")
+        super().__init__(f"column {column!r} {found}: correct it, or leave it empty if it stands for missing.")
         self.column, self.row, self.problem = column, row, problem
+
+
+@contextmanager
+def cells_named(where: Callable[[int], str]) -> Iterator[None]:
+    """Say of a cell that cannot be used whose it is, from its row."""
+    try:
+        yield
+    except CellError as error:
+        raise CellError(error.column, error.row, error.problem, where(error.row)) from None
 
 
 @dataclass(frozen=True)
@@ -145,12 +156,8 @@ def to_numbers(values: pa.ChunkedArray, name: str, ids: Sequence[str] | None = N
     With ``ids``, an error names the person instead of the row. ``decimal`` is the sign that other numbers of the same
     file have before their decimals.
     """
-    try:
+    with nullcontext() if ids is None else cells_named(lambda row: f"the row of {ids[row]!r}"):
         return _numbers(_with_points(values, name, decimal) if is_text(values.type) else values, name)
-    except CellError as error:
-        if ids is None:
-            raise
-        raise CellError(error.column, error.row, error.problem, ids[error.row]) from None
 
 
 def _with_points(values: pa.ChunkedArray, name: str, decimal: str) -> pa.ChunkedArray:
@@ -190,8 +197,11 @@ def _numbers(values: pa.ChunkedArray, name: str) -> Array:
         row, example = _first_not_a_number(values)
         shown = repr(example).replace("{", "{{").replace("}", "}}")
         raise CellError(name, row, f"must hold numbers, but {{row}} has {shown}") from None
-    if np.isinf(number).any():
-        raise CellError(name, int(np.flatnonzero(np.isinf(number))[0]), "has an infinite value in {row}")
+    beyond = np.abs(number) > _LARGEST
+    if beyond.any():
+        row = int(np.argmax(beyond))
+        found = "an infinite value" if np.isinf(number[row]) else f"{number[row]:g}"
+        raise CellError(name, row, f"has {found} in {{row}}")
     return number
 
 

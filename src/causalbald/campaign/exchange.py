@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from causalbald._files import replacing
+from causalbald._files import check_place, replacing
 from causalbald._money import amount
 from causalbald.campaign.events import Draft, Event
 from causalbald.campaign.pool import part_names
@@ -25,8 +25,7 @@ _BEGINNING = b'{"format": "causalbald campaign"'
 
 def write(storage: Storage, rows: int, path: Path) -> None:
     """Write all parts and events; the file appears when it is whole. Of existing files only an export is replaced."""
-    if not path.parent.is_dir():
-        raise InputError(f"folder {str(path.parent)!r} does not exist: create it first.")
+    check_place(path)
     if path.exists() and not _is_export(path):
         raise InputError(f"{str(path)!r} exists and is no exported campaign: choose another name, or delete it first.")
     with replacing(path) as beside, beside.open("w", encoding="utf-8") as file:

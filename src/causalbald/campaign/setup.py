@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Treatment
-from causalbald.campaign.columns import Column, Described, as_text, encode, find_columns, to_numbers
+from causalbald.campaign.columns import Column, Described, as_text, cells_named, encode, find_columns, to_numbers
 from causalbald.campaign.events import Draft, versions
 from causalbald.campaign.pool import pool_parts
 from causalbald.campaign.settings import Settings, Value
@@ -93,8 +93,6 @@ def prepare(
     arms, arm = _arms(column(table, treatment, "treatment"), treatment, control, units)
     settings = Settings(id=id, treatment=treatment, arms=arms, protected=tuple(protected), **others)
     settings.check()
-    _check_numbers(found, "cost", settings.cost, units, zero=False)
-    _check_numbers(found, "weight", settings.weight, units, zero=True)
     for option, given in (("protected", protected), ("exclude", exclude)):
         if isinstance(given, str):
             raise InputError(f"{option} must be a list of columns, got the text {given!r}: write [{given!r}].")
@@ -102,9 +100,12 @@ def prepare(
         column(table, name, "protected group")
     names = _covariate_names(table, settings, covariates, exclude)
     kinds = dict(covariates) if isinstance(covariates, Mapping) else {}
-    columns, described = find_columns(table, names, kinds)
-    x = encode(columns, table)
-    outcomes = _known_outcomes(found, settings, units)
+    with cells_named(lambda row: f"row {row + 1} (id {units.at(np.array([row]))[0]!r})"):
+        _check_numbers(found, "cost", settings.cost, units, zero=False)
+        _check_numbers(found, "weight", settings.weight, units, zero=True)
+        columns, described = find_columns(table, names, kinds)
+        x = encode(columns, table)
+        outcomes = _known_outcomes(found, settings, units)
     kept = [n for n in table.column_names if n in {*names, *protected, settings.cost, settings.weight}]
     return Preparation(
         settings,
@@ -125,6 +126,7 @@ def _arms(
     values: pa.ChunkedArray, name: str, control: Value | None, units: Units
 ) -> tuple[tuple[Value, Value], Treatment]:
     """Return both values of the treatment, control first, and the arm of every unit."""
+    check_treatment_kind(values.type, name)
     if values.null_count:
         example = units.at(np.flatnonzero(values.is_null().to_numpy())[:1])[0]
         raise InputError(
@@ -135,6 +137,13 @@ def _arms(
     return arms, (as_text(values).to_numpy() != control_text).astype(np.intp)
 
 
+def check_treatment_kind(kind: pa.DataType, name: str) -> None:
+    """Refuse treatments that are no simple values, such as dates and lists."""
+    simple = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
+    if not (is_text(kind) or any(is_kind(kind) for is_kind in simple)):
+        raise InputError(f"treatment {name!r} must hold text, numbers or yes/no, not {kind}.")
+
+
 def find_arms(values: pa.Array, name: str, control: Value | None) -> tuple[tuple[Value, Value], str]:
     """Return both of the distinct ``values`` of the treatment, control first, and the control as text."""
     distinct: list[Value] = values.to_pylist()
@@ -142,8 +151,6 @@ def find_arms(values: pa.Array, name: str, control: Value | None) -> tuple[tuple
     if len(distinct) != 2:
         what = "an arm is empty" if len(distinct) < 2 else "keep two arms"
         raise InputError(f"treatment {name!r} must have two values, but has {len(distinct)} ({shown}): {what}.")
-    if not isinstance(distinct[0], (str, int, float)):
-        raise InputError(f"treatment {name!r} must hold text, numbers or yes/no, not {values.type}.")
     texts = as_text(pa.chunked_array([values])).to_pylist()
     by_text = {w.lower(): v for w, v in zip(texts, distinct, strict=True)} | {str(v): v for v in distinct}
     if control is None:

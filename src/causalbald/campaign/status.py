@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from causalbald._money import spendable
 from causalbald._typing import Positions
 from causalbald.campaign.pool import Pool
 from causalbald.campaign.settings import Settings
@@ -36,8 +37,17 @@ def status(state: State, pool: Pool, settings: Settings) -> dict[str, Any]:
         "spent": state.spent,
         "budget": settings.budget,
         "left": settings.left(state.spent),
+        "payable": _payable(state, pool, settings),
         "events": state.number,
     }
+
+
+def _payable(state: State, pool: Pool, settings: Settings) -> int:
+    """Return how many can be asked for, each of whom alone can be paid."""
+    closed, left = state.closed, settings.left(state.spent)
+    if left is None or pool.cost is None:
+        return len(pool) - len(closed) if left is None or left >= 1 else 0
+    return int((np.delete(pool.cost, pool.units.positions(closed)) <= spendable(left)).sum())
 
 
 def _per_arm(pool: Pool, units: Sequence[str]) -> Positions:

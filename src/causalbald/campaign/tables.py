@@ -60,6 +60,13 @@ def plain_kind(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_decimal(kind) and kind.scale == 0 else kind
 
 
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return pc.cast(values, plain_kind(values.type))
+    except pa.ArrowInvalid:  # a decimal beyond 64 bits
+        return values
+
+
 def check_names(names: Sequence[str], table: str) -> None:
     """Refuse columns without a name, or with that of another one."""
     if not names or any(not str(n).strip() for n in names):
@@ -151,8 +158,8 @@ def _read_file(path: Path, text: Sequence[str]) -> TableIn:
 
             check_names(pq.read_schema(path).names, path.name)
             table = _without_index(pq.read_table(path))
-            schema = pa.schema([(f.name, plain_kind(f.type)) for f in table.schema])
-            return TableIn(table.cast(schema), name=path.name, typed=True)
+            plain = {name: _plain(table[name]) for name in table.column_names}
+            return TableIn(pa.table(plain), name=path.name, typed=True)
         if kind in _EXCEL:
             return TableIn(_read_excel(path, text), name=path.name)
         if kind in (".csv", ".tsv", ".txt"):

@@ -72,7 +72,7 @@ class Units:
             unknown = distinct.take(pa.array(np.flatnonzero(found < 0))).to_pylist()
             raise InputError(
                 f"{len(unknown)} of {len(wanted)} ids are not in the pool, for example {unknown[0]!r}."
-                f"{self._meant(unknown[0])} Ids are those of column {self.name!r}."
+                f"{meant(unknown[0], [self._values])} Ids are those of column {self.name!r}."
             )
         order: Positions = found[pc.index_in(wanted, value_set=distinct).to_numpy(zero_copy_only=False)]
         return order
@@ -92,24 +92,27 @@ class Units:
         """Whether the ids are whole numbers, written in the usual way, and not text in the user's own table."""
         return not self.kept_as_text and bool(pc.all(pc.match_substring_regex(self.text, _WHOLE)).as_py())
 
-    def _meant(self, unknown: str) -> str:
-        """Say who may be meant by an id; a number that only looks alike is somebody else."""
-        if re.fullmatch(r"\d+\.0+", unknown):
-            whole = unknown.partition(".")[0]
-            known = pc.index(self._values, whole).as_py() >= 0
-            return f" Did you mean {whole!r}? Ids are written without decimals." if known else ""
-        if unknown.isdecimal():
-            same = pc.equal(pc.utf8_ltrim(self._values, "0"), unknown.lstrip("0"))
-            place = pc.index(same, True).as_py()
-            found = "" if place < 0 else self._values[place].as_py()
-            return f" Did you mean {found!r}? A spreadsheet drops leading zeros." if found else ""
-        close = get_close_matches(unknown, self._values.slice(0, _LOOK_AT).to_pylist(), n=1)
-        return f" Did you mean {close[0]!r}?" if close else ""
-
     @cached_property
     def _values(self) -> pa.Array:
         combined = self.text.combine_chunks() if isinstance(self.text, pa.ChunkedArray) else self.text
         return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def meant(unknown: str, parts: Iterable[pa.Array]) -> str:
+    """Say who in a pool may be meant by an id; a number that only looks alike is somebody else."""
+    for values in parts:
+        if re.fullmatch(r"\d+\.0+", unknown):
+            whole = unknown.partition(".")[0]
+            if pc.index(values, whole).as_py() >= 0:
+                return f" Did you mean {whole!r}? Ids are written without decimals."
+        elif unknown.isdecimal():
+            place = pc.index(pc.equal(pc.utf8_ltrim(values, "0"), unknown.lstrip("0")), True).as_py()
+            if place >= 0:
+                return f" Did you mean {values[place].as_py()!r}? A spreadsheet drops leading zeros."
+        else:
+            close = get_close_matches(unknown, values.slice(0, _LOOK_AT).to_pylist(), n=1)
+            return f" Did you mean {close[0]!r}?" if close else ""
+    return ""
 
 
 def canonical(value: Any) -> str:

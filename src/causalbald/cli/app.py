@@ -15,10 +15,11 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from causalbald import __version__
+from causalbald._files import check_place
 from causalbald._registry import PLUGINS_VARIABLE, plugin_at_fault
 from causalbald.cli import campaign, experiments, figures, streaming, tuning
 from causalbald.cli.experiments import use_data_dir
-from causalbald.cli.output import check_folder, check_page, print_records, progress_bar, save_figure, stderr
+from causalbald.cli.output import check_page, print_records, progress_bar, save_figure, stderr
 from causalbald.errors import CausalBaldError
 
 
@@ -148,7 +149,7 @@ def show(
     from causalbald.datasets import load
     from causalbald.figures.datasets import draw_benchmark
 
-    check_folder(output)
+    check_place(output)
     use_data_dir(data_dir)
     save_figure(draw_benchmark(load(name, seed)), output)
 
@@ -171,7 +172,7 @@ def table(
     """Write the people of a real study as a table: who they are and which treatment each of them got."""
     from causalbald.datasets.nhefs import load_nhefs
 
-    check_folder(output)
+    check_place(output)
     people = load_nhefs(outcomes)
     people.to_csv(output, index=False, float_format="%g")
     stderr.print(f"{len(people):,} people of {name.value}: {escape(str(output.resolve()))}", soft_wrap=True)
@@ -188,8 +189,8 @@ def measure(
     from causalbald.campaign.tables import column, read_table
     from causalbald.datasets.nhefs import ID, OUTCOME, follow_up
 
-    check_folder(output)
-    check_folder(failed)
+    check_place(output)
+    check_place(failed)
     found = follow_up(column(read_table(batch, text=[ID]).data, ID, "id").to_pylist())
     lost = found[OUTCOME].isna()
     found[~lost].to_csv(output, index=False, float_format="%g")
@@ -225,7 +226,7 @@ def trial(
     from causalbald.datasets import load
     from causalbald.experiments import run_trial
 
-    check_folder(output)
+    check_place(output)
     with progress_bar("fitting") as progress:
         table = run_trial(
             load(dataset, seed),

@@ -18,6 +18,7 @@ from causalbald.cli.campaign_options import (
     Json,
     Output,
     Study,
+    batch_columns,
     check_output,
     hand_over,
     interval,
@@ -67,7 +68,7 @@ def ask(
     """
     check_output(output)
     with opened(study) as campaign:
-        keep_untold(campaign, output)
+        keep_untold(campaign, output, batch_columns(campaign))
         with busy("fitting"):
             batch = campaign.ask(n, budget=budget, dry_run=dry_run)
         _hand_over_batch(campaign, batch, output, as_json=as_json)
@@ -136,7 +137,7 @@ def pending(study: Study, output: Output = None, as_json: Json = False) -> None:
     """Print again who was asked for and whose outcome is still to come."""
     check_output(output)
     with opened(study, quickly=True) as campaign:
-        keep_untold(campaign, output)
+        keep_untold(campaign, output, batch_columns(campaign))
         found = campaign.pending()
         _hand_over_batch(campaign, found, output, as_json=as_json)
     say(f"{found.num_rows} outcomes are pending{'' if output is None else f': {output}'}.")
@@ -190,16 +191,20 @@ def status(study: Study, as_json: Json = False) -> None:
     say(f"{found['rounds']} rounds, {found['asked']} asked for: {amount(found['spent'])} {unit}{of_budget}.")
     if found["units"]["pending"]["all"]:
         say(f"Who is pending: causalbald campaign pending {quoted}")
-    else:
+    elif found["payable"]:
         say(f"Nobody is pending. Next: causalbald campaign ask {quoted} -n 10 -o batch.csv")
+    else:
+        lack = "be paid from what is left" if found["units"]["available"]["all"] else "be asked for"
+        say(f"Nobody is pending or can {lack}. Next: causalbald campaign report {quoted} -o report.html")
 
 
 def history(study: Study, output: Output = None, as_json: Json = False) -> None:
     """List all that happened: a row per event and person, oldest first."""
     check_output(output)
     with opened(study, quickly=needs_no_pandas(output)) as campaign:
-        keep_untold(campaign, output)
-        hand_over(campaign.history(), output, as_json=as_json, readable=_readable_event, last=True)
+        found = campaign.history()
+        keep_untold(campaign, output, found.column_names)
+        hand_over(found, output, as_json=as_json, readable=_readable_event, last=True)
 
 
 def _readable_event(row: dict[str, Any]) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from causalbald._files import check_place
 from causalbald.cli import campaign_table as table
 from causalbald.cli.campaign_options import Study
-from causalbald.cli.output import busy, check_folder, draw_table, print_json, printable, save_figure, say, stderr
+from causalbald.cli.output import busy, draw_table, print_json, printable, save_figure, say, stderr
 from causalbald.errors import CampaignExistsError, StorageError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def new(
 ) -> None:
     """Create a campaign from a table, after showing what was found in it and whether the arms can be compared."""
     given = table.table_options(locals())
-    check_folder(picture)
+    check_place(picture)
     if not dry_run:
         _require_free(study)
     with busy(f"reading {pool.name}"):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causalbald.cli.output import busy, check_folder, print_table, say, write_table
+from causalbald._files import check_place
+from causalbald.cli.output import busy, print_table, say, write_table
 from causalbald.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,11 +45,14 @@ def opened(study: str, *, quickly: bool = False) -> Iterator[Campaign]:
 
 
 @contextmanager
-def fitting(study: str, output: Path | None = None) -> Iterator[Campaign]:
-    """Open a campaign for a command that fits its model, and fails before that if it cannot write its table."""
+def fitting(study: str, output: Path | None = None, columns: Sequence[str] = ()) -> Iterator[Campaign]:
+    """Open a campaign for a command that fits its model, and fails before that if it cannot write its table.
+
+    ``columns`` are those of the table, without the id.
+    """
     check_output(output)
     with opened(study) as campaign:
-        keep_untold(campaign, output)
+        keep_untold(campaign, output, columns)
         with busy("fitting"):
             yield campaign
 
@@ -95,57 +99,67 @@ def some_people(ids: list[str] | None, table: Path | None) -> list[str] | Path:
 
 def check_output(output: Path | None) -> None:
     """Fail before the work, not after it."""
-    check_folder(output)
+    check_place(output)
     if output is not None and output.suffix.lower() not in _WRITABLE:
         raise InputError(f"cannot write {output.name!r}: choose a name that ends with .csv or .parquet.")
 
 
-def filled_in(path: Path, outcome: str) -> int:
-    """Return how many cells of a batch that was written earlier hold something by now; 0 if it has no such column.
-
-    Outcomes that cannot be used yet, such as ``<0.5``, count: somebody has measured them.
-    """
+def table_at(path: Path | None) -> pa.Table | None:
+    """Return the table that a new one would replace; None if there is none, or an empty file."""
     from causalbald.campaign.tables import read_table
 
-    if not path.stat().st_size:
-        return 0
+    if path is None or not path.is_file() or not path.stat().st_size:
+        return None
     try:
-        found = read_table(path).data
+        return read_table(path).data
     except InputError as error:
         raise InputError(
             f"{str(path)!r} exists and may hold outcomes: choose another --output, or delete it. {error}"
         ) from None
-    cells = found[outcome].to_pylist() if outcome in found.column_names else []
+
+
+def filled_in(table: pa.Table, outcome: str) -> int:
+    """Return how many cells of a batch that was written earlier hold something by now; 0 if it has no such column.
+
+    Outcomes that cannot be used yet, such as ``<0.5``, count: somebody has measured them.
+    """
+    cells = table[outcome].to_pylist() if outcome in table.column_names else []
     return sum(cell is not None and cell == cell and bool(str(cell).strip()) for cell in cells)
 
 
-def columns_of(path: Path) -> set[str]:
-    """Return the names of the columns of a table; none, if the file is empty."""
-    from causalbald.campaign.tables import read_table
+def require_ours(table: pa.Table, output: Path | None, *kinds: Sequence[str]) -> None:
+    """Refuse to replace a table that has other columns than ours of the same kind: it is the user's own."""
+    if table.column_names not in [list(kind) for kind in kinds]:
+        raise InputError(f"{str(output)!r} is a table, and not one of ours of the same kind: choose another --output.")
 
-    return set(read_table(path).data.column_names) if path.stat().st_size else set()
+
+def batch_columns(campaign: Campaign) -> list[str]:
+    """Return the columns of a batch that is to be filled in."""
+    from causalbald.campaign.batches import batch_table
+
+    return [*batch_table(campaign.settings, campaign.pool.units, []).column_names, campaign.settings.outcome]
 
 
-def keep_untold(campaign: Campaign, output: Path | None) -> None:
-    """Refuse to write over a table that was filled in and never told, or that is the user's own."""
-    from causalbald.campaign.settings import OWN_COLUMNS
+def keep_untold(campaign: Campaign, output: Path | None, columns: Sequence[str]) -> None:
+    """Refuse to write over a table that was filled in and never told, or that is the user's own.
+
+    Ours of the same kind has these ``columns``, or before them the id.
+    """
     from causalbald.campaign.telling import outcomes_of
 
-    if output is None or not output.is_file():
+    if (table := table_at(output)) is None:
         return
     settings = campaign.settings
     try:
         found = outcomes_of(output, settings, campaign.pool.units).values
         untold = sum(campaign.state.outcomes.get(unit) != value for unit, value in found.items())
     except InputError:
-        untold = filled_in(output, settings.outcome)
+        untold = filled_in(table, settings.outcome)
     if untold:
         raise InputError(
             f"{str(output)!r} holds {untold} outcomes that were not told: tell them first, or choose another name."
         )
-    names = columns_of(output)
-    if {settings.id, settings.treatment} <= names and not names & OWN_COLUMNS:
-        raise InputError(f"{str(output)!r} is a table of people, and not one of ours: choose another name.")
+    require_ours(table, output, columns, [settings.id, *columns])
 
 
 def hand_over(

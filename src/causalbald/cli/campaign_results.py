@@ -25,6 +25,8 @@ from causalbald.cli.campaign_options import (
 )
 from causalbald.cli.output import busy, check_page, print_json, print_records, say
 
+_EFFECT = ("effect", "sd", "lower", "upper")
+
 
 def advice(
     study: Study,
@@ -47,7 +49,7 @@ def score(study: Study, ids: Ids = None, table: IdFile = None, output: Output = 
 
     `beats` is the share of those who can still be measured with a lower score.
     """
-    with fitting(study, output) as campaign:
+    with fitting(study, output, ["score", "beats", *_EFFECT, "outside_support"]) as campaign:
         found = campaign.score(people(ids, table))
     hand_over(found, output, as_json=as_json, readable=with_interval(0.05))
 
@@ -64,7 +66,7 @@ def effects(
 
     Intervals hold a person's expected effect, given the model; how single outcomes scatter is not part of them.
     """
-    with fitting(study, output) as campaign:
+    with fitting(study, output, [*_EFFECT, "outside_support"]) as campaign:
         found = campaign.effects(people(ids, table), alpha=alpha)
     hand_over(found, output, as_json=as_json, readable=with_interval(alpha))
 
@@ -93,14 +95,15 @@ def subgroups(
     as_json: Json = False,
 ) -> None:
     """Estimate the average effect in each group of a column, with intervals from the joint belief."""
-    with fitting(study, output) as campaign:
+    with fitting(study, output, [by, "units", *_EFFECT]) as campaign:
         found = campaign.subgroups(by, alpha=alpha)
     hand_over(found, output, as_json=as_json, readable=with_interval(alpha), rows=None)
 
 
 def policy(study: Study, output: Output = None, alpha: Alpha = 0.05, as_json: Json = False) -> None:
     """Say whom to treat, given what is better and what is worthwhile, what that gains, and how sure it is."""
-    with fitting(study, output) as campaign:
+    own = ("recommended", "probability_worthwhile", "settled")
+    with fitting(study, output, [*own, *_EFFECT, "outside_support"]) as campaign:
         found = campaign.policy(alpha=alpha)
         settings = campaign.settings
     numbers = {name: getattr(found, name) for name in ("treated", "gain", "lower", "upper", "gain_of_all", "settled")}
@@ -125,7 +128,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Estimate the effects of people in another table, and what to recommend to them."""
-    with fitting(study, output) as campaign:
+    with fitting(study, output, [*_EFFECT, "recommended", "outside_support"]) as campaign:
         found = campaign.predict(table, alpha=alpha)
     hand_over(found, output, as_json=as_json, readable=with_interval(alpha))
 

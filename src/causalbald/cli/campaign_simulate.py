@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causalbald.cli import campaign_table as table
-from causalbald.cli.campaign_options import Json, check_output, hand_over, percent
+from causalbald.cli.campaign_options import Json, check_output, hand_over, percent, require_ours, table_at
 from causalbald.cli.output import print_json, print_records, progress_bar, say
 
 if TYPE_CHECKING:
     from causalbald.campaign.simulate import Simulation
 
 _PLAN = "The plan"
+_FITS = (
+    *("acquisition", "seed", "paid", "step", "labels", "pehe", "ate_error", "policy_regret"),
+    *("coverage95", "overlap_share", "treated_share"),
+)
 
 
 def simulate(
@@ -58,6 +62,8 @@ def simulate(
     """
     given = table.table_options(locals())
     check_output(output)
+    if (before := table_at(output)) is not None:
+        require_ours(before, output, _FITS, [*_FITS, "spent"])
     plan: dict[str, Any] = {
         "batch_size": batch_size,
         "rounds": rounds,

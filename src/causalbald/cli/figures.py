@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.markup import escape
 
+from causalbald._files import check_place
 from causalbald.cli.experiments import Names, read_trials, use_data_dir
-from causalbald.cli.output import check_folder, progress_bar, save_figure, stderr
+from causalbald.cli.output import progress_bar, save_figure, stderr
 from causalbald.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class _Trial:
 
 def _check_output(request: _Request) -> None:
     """Fail before the work, not after it."""
-    check_folder(request.output)
+    check_place(request.output)
     allowed = (".gif",) if request.kind == "evolution" else _SUFFIXES
     if request.output.suffix not in allowed:
         what = (

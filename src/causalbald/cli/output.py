@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from causalbald._files import check_place
 from causalbald._spreadsheet import safe_cell
 from causalbald.errors import CausalBaldError, InputError
 
@@ -142,15 +143,9 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def check_page(path: Path) -> None:
     """Refuse a page that no browser would take for one, or that cannot be written, before the work."""
-    check_folder(path)
+    check_place(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"cannot write {path.name!r}: this is a page, choose a name that ends with .html.")
-
-
-def check_folder(output: Path | None) -> None:
-    """Fail before the work, not after it."""
-    if output is not None and not output.parent.is_dir():
-        raise CausalBaldError(f"folder {str(output.parent)!r} does not exist: create it or choose another --output.")
 
 
 def save_figure(figure: Figure, output: Path) -> None:

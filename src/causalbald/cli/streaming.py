@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causalbald.cli import campaign_table as table
-from causalbald.cli.campaign_options import Json, check_output, columns_of, filled_in
-from causalbald.cli.output import busy, check_folder, print_json, print_table, progress_bar, say, write_table
+from causalbald.cli.campaign_options import Json, check_output, filled_in, require_ours, table_at
+from causalbald.cli.output import busy, print_json, print_table, progress_bar, say, write_table
 from causalbald.errors import InputError
 
 if TYPE_CHECKING:
+    from causalbald._typing import Array
     from causalbald.streaming import Round
 
 app = typer.Typer()
@@ -114,10 +115,11 @@ def choose(
     import pyarrow as pa
 
     check_output(output)
-    round_ = _round(locals())
+    from causalbald.streaming.round import OWN_COLUMNS
+
+    round_ = _round(locals(), [id_, treatment, *OWN_COLUMNS])
     round_.check_size(n)
-    with progress_bar("scoring") as progress:
-        scores = round_.scores(acquisition, backend=backend.value, ray_address=ray_address, progress=progress)
+    scores = _scores(round_, locals())
     with progress_bar("choosing") as picked:
         found = round_.choose(n, acquisition, batch=batch.value, temperature=temperature, scores=scores, picked=picked)
     form = found.append_column(outcome, pa.nulls(len(found), pa.float64()))
@@ -156,12 +158,11 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score everyone in a pool on disk, larger than memory: the log of how important it would be to measure them."""
-    check_folder(output)
-    if output.suffix.lower() not in (".parquet", ".pq"):
-        raise InputError(f"cannot write {output.name!r}: choose a name that ends with .parquet.")
-    round_ = _round(locals())
-    with progress_bar("scoring") as progress:
-        scores = round_.scores(acquisition, backend=backend.value, ray_address=ray_address, progress=progress)
+    from causalbald.streaming.round import check_scores_file
+
+    check_scores_file(output)
+    round_ = _round(locals(), [id_, "score"])
+    scores = _scores(round_, locals())
     round_.save_scores(scores, output)
     say(f"{len(scores):,} scores are in {output}.")
     if as_json:
@@ -172,6 +173,7 @@ def score(
 def _check_names(given: Mapping[str, Any]) -> None:
     """Find misspelt names, and a cluster that is not there, before a large pool is read."""
     from causalbald import acquisition, models
+    from causalbald._validation import check_number
     from causalbald.experiments.workers import check_address
     from causalbald.streaming.round import check_on_disk
 
@@ -187,38 +189,44 @@ def _check_names(given: Mapping[str, Any]) -> None:
             "as tau-vr or regret, or leave --weight and --worthwhile out."
         )
     models.make_model(given["model"])
+    if given.get("temperature") is not None:
+        check_number(given["temperature"], "temperature", low=0.0)
 
 
-def _protect(output: Path | None, given: Mapping[str, Any]) -> None:
-    """Refuse to write where it would destroy what is read, or outcomes that somebody has filled in."""
+def _protect(output: Path | None, given: Mapping[str, Any], columns: list[str]) -> None:
+    """Refuse to write where it would destroy what is read, what somebody has filled in, or a table of the user's."""
+    from causalbald.streaming.round import OWN_COLUMNS
+
     if output is None:
         return
     target = output.resolve()
     if target in [p.resolve() for p in given["measured"]] or given["pool"].resolve() in (target, *target.parents):
         raise InputError(f"{str(output)!r} is read by this command, or lies in the pool: choose another --output.")
-    if not target.is_file():
+    if (table := table_at(target)) is None:
         return
-    if count := filled_in(target, given["outcome"]):
+    if count := filled_in(table, given["outcome"]):
         raise InputError(
             f"{str(output)!r} holds {count} outcomes: give it to --measured and choose another --output, or delete it."
         )
-    names = columns_of(target)
-    if names and "score" not in names:
-        raise InputError(f"{str(output)!r} is a table, and not one of ours: choose another --output.")
-    if given["outcome"] in names:
+    batch = [given["id_"], given["treatment"], *OWN_COLUMNS, given["outcome"]]
+    require_ours(table, output, columns, batch)
+    if table.column_names == batch:
         raise InputError(
             f"{str(output)!r} holds people who may have been asked for: give it to --measured and choose another "
             "--output, or delete it."
         )
 
 
-def _round(given: Mapping[str, Any]) -> Round:
-    """Open the pool and fit the model, from the options of a command by name."""
+def _round(given: Mapping[str, Any], columns: list[str]) -> Round:
+    """Open the pool and the tables, from the options of a command by name, which writes these ``columns``."""
     _check_names(given)
-    _protect(given["output"], given)
+    _protect(given["output"], given, columns)
     with busy(f"reading {given['pool'].name}"):
         from causalbald.streaming import ParquetPool, Round
+        from causalbald.streaming.files import ParquetFiles
 
+        if given["weight"] is not None:
+            ParquetFiles(given["pool"]).require(given["weight"], "weight")
         pool = ParquetPool(
             given["pool"],
             id=given["id_"],
@@ -228,7 +236,6 @@ def _round(given: Mapping[str, Any]) -> Round:
             exclude=[*(given["exclude"] or []), *({given["weight"]} - {None, *(given["covariate"] or [])})],
             kinds=table.kinds(given),
         )
-    with busy("fitting"):
         names = ("outcome", "model", "weight", "worthwhile", "seed")
         found = Round(pool, given["measured"], **{name: given[name] for name in names})
     numbers = sum(len(c.features) for c in pool.columns)
@@ -240,3 +247,11 @@ def _round(given: Mapping[str, Any]) -> Round:
     if useless:
         say(f"Left out: {', '.join(useless)}.")
     return found
+
+
+def _scores(round_: Round, given: Mapping[str, Any]) -> Array:
+    with busy("fitting"):
+        _ = round_.model  # fitted when it is first asked for
+    with progress_bar("scoring") as progress:
+        options = {"backend": given["backend"].value, "ray_address": given["ray_address"], "progress": progress}
+        return round_.scores(given["acquisition"], **options)

@@ -31,8 +31,6 @@ def ray_scores(
     """
     if "rng" in score.function.needs:
         raise InputError(f"acquisition {score.function.name!r} draws at random, row after row: use backend 'local'.")
-    if pool.path.is_dir() and any(p.is_dir() and not p.name.startswith((".", "_")) for p in pool.path.iterdir()):
-        raise InputError(f"{pool.name} has folders in it, into which Ray looks: move them, or use backend 'local'.")
     start = 0
     with ray_pool(os.cpu_count() or 1, address), _in_order():
         from ray import data

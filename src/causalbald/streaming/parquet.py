@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from causalbald._random import generator
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_positions
-from causalbald.campaign.columns import CellError, Column, as_text, encode, find_columns, to_numbers
+from causalbald.campaign.columns import CellError, Column, as_text, cells_named, encode, find_columns, to_numbers
 from causalbald.campaign.settings import Value
-from causalbald.campaign.setup import find_arms
+from causalbald.campaign.setup import check_treatment_kind, find_arms
 from causalbald.campaign.tables import column
-from causalbald.campaign.units import written
+from causalbald.campaign.units import canonical, meant, written
 from causalbald.errors import InputError
 from causalbald.scoring import Block
 from causalbald.streaming.files import CELLS, ParquetFiles
@@ -96,7 +96,7 @@ class ParquetPool:
             if isinstance(value, str):
                 raise InputError(f"{what} must be a list of columns, such as [{value!r}], not {value!r}.")
         self.path, self.id, self.treatment = Path(path), id, treatment
-        self.files = ParquetFiles(self.path)
+        self.files = ParquetFiles(self.path, exact=(id, treatment))
         self.name, self._length = self.files.name, len(self.files)
         if not self._length:
             raise InputError(f"{self.name} has no rows: give one per person.")
@@ -105,7 +105,7 @@ class ParquetPool:
         rng = generator(0, "sample", self._length)
         self.sampled = rows = np.sort(rng.choice(self._length, size=min(_SAMPLE, self._length), replace=False))
         table = self.files.take(rows, [treatment, *names])
-        with _rows_named(rows):
+        with self._cells_named(rows):
             self.columns, self.described = find_columns(table, names, kinds or {})
             self.encoding = Encoding(tuple(self.columns), treatment, control_text)
             self.sample = self.encoding.block(table)
@@ -117,7 +117,7 @@ class ParquetPool:
         """Yield all units in their order, ``size`` at a time however the files are cut."""
         start, together = 0, CELLS // self.sample.x.shape[1]  # rows that are encoded together
         for table in self.files.parts([c.name for c in self.columns], -(-together // size) * size):
-            with _rows_named(start + np.arange(len(table))):
+            with self._cells_named(range(start, start + len(table))):
                 x = encode(self.columns, table)
             arm = self.arm[start : start + len(table)].astype(np.intp)
             yield from (Block(x[k : k + size], arm[k : k + size]) for k in range(0, len(table), size))
@@ -125,18 +125,18 @@ class ParquetPool:
 
     def numbers(self, name: str, what: str) -> Array:
         """Return a column of numbers, (N,), none of them missing, none negative and not all 0."""
-        column(self.files.schema.empty_table(), name, what)
+        self.files.require(name, what)
         found, rule = np.empty(len(self)), "give everyone a number of at least 0"
         for start, table in self.files.tables([name]):
             try:
                 found[start : start + len(table)] = part = to_numbers(table[name], name)
             except CellError as error:
-                row = start + error.row + 1
-                raise InputError(f"{what} {name!r} is no number in row {row} of {self.name}: {rule}.") from None
+                problem = error.problem.format(row=self._named(start + error.row))
+                raise InputError(f"{what} {name!r} {problem}: {rule}.") from None
             if (bad := ~(part >= 0)).any():
-                row = start + int(np.flatnonzero(bad)[0]) + 1
+                where = self._named(start + int(np.flatnonzero(bad)[0]))
                 problem = "missing" if np.isnan(part[bad][0]) else f"negative ({part[bad][0]:g})"
-                raise InputError(f"{what} {name!r} is {problem} in row {row} of {self.name}: {rule}.")
+                raise InputError(f"{what} {name!r} is {problem} in {where}: {rule}.")
         if not found.any():
             raise InputError(f"{what} {name!r} is 0 for everyone: someone must matter.")
         return found
@@ -144,11 +144,14 @@ class ParquetPool:
     def take(self, positions: ArrayLike) -> Block:
         """Return some units, in the order of ``positions``."""
         rows = check_positions(positions, len(self))
-        with _rows_named(rows):
+        with self._cells_named(rows):
             return self.encoding.block(self.files.take(rows, self.encoding.names))
 
-    def positions(self, ids: pa.Array) -> Positions:
-        """Return where the units with these ids are; ids are text, each given once. Everyone must have another id."""
+    def positions(self, ids: pa.Array, source: Callable[[str], str] = lambda _: "") -> Positions:
+        """Return where the units with these ids are; ids are text, each given once. Everyone must have another id.
+
+        ``source`` says of an id where it comes from.
+        """
         found = np.full(len(ids), -1, dtype=np.intp)
         hashes = np.empty(len(self), dtype=np.uint64)
         for start, text in self._ids():
@@ -159,9 +162,10 @@ class ParquetPool:
         self._check_unique(hashes)
         unknown = np.flatnonzero(found < 0)
         if len(unknown):
+            name = ids[int(unknown[0])].as_py()
             raise InputError(
-                f"{len(unknown)} of {len(ids)} ids are not in the pool, for example {ids[int(unknown[0])].as_py()!r}. "
-                f"Ids are those of column {self.id!r} of {self.name}."
+                f"{len(unknown)} of {len(ids)} ids are not in the pool, for example {name!r}{source(name)}."
+                f"{meant(name, (text for _, text in self._ids()))} Ids are those of column {self.id!r} of {self.name}."
             )
         return found
 
@@ -171,7 +175,7 @@ class ParquetPool:
 
     def with_whole_ids(self, table: pa.Table) -> pa.Table:
         """Return a table of the pool in which ids that are numbers are whole ones: 205.0 is no name for person 205."""
-        if not pa.types.is_floating(self.files.schema.field(self.id).type):
+        if not pa.types.is_floating(self.files.kind(self.id)):
             return table
         where = table.column_names.index(self.id)
         return table.set_column(where, self.id, pc.cast(table[self.id], pa.int64()))
@@ -182,7 +186,7 @@ class ParquetPool:
             text = written(table[self.id], self.id)
             missing = pc.or_kleene(pc.is_null(text), pc.equal(pc.utf8_trim_whitespace(text), ""))
             if (row := pc.index(missing, True).as_py()) >= 0:
-                raise InputError(f"row {start + row + 1} of {self.name} has no id {self.id!r}: give everyone one.")
+                raise InputError(f"{self.files.place(start + row)} has no id {self.id!r}: give everyone one.")
             yield start, text
 
     def _check_unique(self, hashes: NDArray[np.uint64]) -> None:
@@ -203,31 +207,41 @@ class ParquetPool:
     def _covariate_names(
         self, covariates: Sequence[str] | None, exclude: set[str], kinds: Mapping[str, str]
     ) -> list[str]:
-        table, roles = self.files.schema.empty_table(), {self.id, self.treatment}
+        roles = {self.id, self.treatment}
         if self.id == self.treatment:
             raise InputError(f"column {self.id!r} cannot be both the id and the treatment.")
         asked = {"ids": [self.id], "treatment": [self.treatment], "covariates": covariates or []}
         for what, names in {**asked, "columns to exclude": exclude, "kinds of columns": kinds}.items():
             for name in names:
-                column(table, name, what)
+                self.files.require(name, what)
         for name in roles.intersection(covariates or []):
             raise InputError(f"column {name!r} cannot be a covariate: it is the id or the treatment.")
-        chosen = table.column_names if covariates is None else dict.fromkeys(covariates)
-        return [n for n in chosen if n not in exclude | roles]
+        chosen = self.files.names if covariates is None else dict.fromkeys(covariates)
+        names = [n for n in chosen if n not in exclude | roles]
+        self.files.fields([self.id, self.treatment, *names])  # before much is read
+        return names
+
+    def _named(self, row: int) -> str:
+        """Say where a row is, and whose."""
+        name = self.files.take(np.array([row]), [self.id])[self.id][0].as_py()
+        return self.files.place(row) + ("" if name is None else f" (id {canonical(name)!r})")
+
+    def _cells_named(self, rows: Positions | range) -> AbstractContextManager[None]:
+        return cells_named(lambda row: self._named(int(rows[row])))
 
     def _read_arms(self, control: Value | None) -> tuple[NDArray[np.int8], str]:
         """Return the arm of every unit, and the control as text."""
-        arm, distinct = np.empty(len(self), dtype=np.int8), pa.array([], self.files.schema.field(self.treatment).type)
+        kind = self.files.kind(self.treatment)
+        check_treatment_kind(kind, self.treatment)
+        arm, distinct = np.empty(len(self), dtype=np.int8), pa.array([], kind)
         for start, table in self.files.tables([self.treatment]):
             values = table[self.treatment].combine_chunks()
             if pa.types.is_floating(values.type):
                 values = pc.if_else(pc.is_nan(values), None, values)
             if values.null_count:
                 row = start + int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
-                name = self.files.take(np.array([row]), [self.id])[self.id][0].as_py()
                 raise InputError(
-                    f"treatment {self.treatment!r} is missing in row {row + 1} (id {name!r}): leave such rows out of "
-                    "the pool."
+                    f"treatment {self.treatment!r} is missing in {self._named(row)}: leave such rows out of the pool."
                 )
             distinct = pc.unique(pa.concat_arrays([distinct, pc.unique(values)]))
             if len(distinct) > 2:
@@ -240,12 +254,3 @@ class ParquetPool:
 
 def _hashes(text: pa.ChunkedArray) -> NDArray[np.uint64]:
     return np.asarray(pd.util.hash_array(text.to_numpy(zero_copy_only=False), categorize=False))
-
-
-@contextmanager
-def _rows_named(rows: Positions) -> Iterator[None]:
-    """Say of a cell that cannot be used in which row of the pool it is."""
-    try:
-        yield
-    except CellError as error:
-        raise CellError(error.column, int(rows[error.row]), error.problem) from None

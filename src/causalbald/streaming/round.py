@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
 from causalbald import loop
-from causalbald._files import replacing
+from causalbald._files import check_place, replacing
 from causalbald._random import generator
 from causalbald._threads import one_thread
-from causalbald._typing import Array, Positions, Treatment
+from causalbald._typing import Array, Positions
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.acquisition.registry import Batch
 from causalbald.campaign.columns import to_numbers
@@ -27,12 +28,13 @@ from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, make_model
 from causalbald.scoring import Block, Scorer
 from causalbald.selection import select
+from causalbald.streaming.files import SUFFIXES
 from causalbald.streaming.parquet import ParquetPool
 
 Progress = Callable[[int, int], None]
 Backend = Literal["local", "ray"]
 _ROWS_WRITTEN = 1 << 20
-_OWN_COLUMNS = ("score", "effect", "lower", "upper")
+OWN_COLUMNS = ("score", "effect", "lower", "upper")
 
 
 class Round:
@@ -73,7 +75,9 @@ class Round:
             raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
         if outcome in (pool.id, pool.treatment):
             raise InputError(f"column {outcome!r} cannot be the outcome: it is the id or the treatment.")
-        for name in {pool.id, pool.treatment, outcome}.intersection(_OWN_COLUMNS):
+        if weight in (pool.id, pool.treatment, outcome):
+            raise InputError(f"column {weight!r} cannot be the weight: it is the id, the treatment or the outcome.")
+        for name in {pool.id, pool.treatment, outcome}.intersection(OWN_COLUMNS):
             raise InputError(f"column {name!r} has the name of a column of the result: give it another name.")
         self._weights = None if weight is None else pool.numbers(weight, "weight")
         self._worthwhile = check_number(worthwhile, "worthwhile")
@@ -84,10 +88,15 @@ class Round:
             raise InputError(
                 f"no outcome {outcome!r} is known yet: measure a first batch, drawn at random from both arms."
             )
-        known = pool.take(self.measured)
-        self._check_arms(known.arm)
-        self.model = make_model(model, random_state=seed) if isinstance(model, str) else model
-        self.model.fit(y[~np.isnan(y)], known.arm, X=known.x, pool=pool.sample.x)
+        self._check_arms()
+        self._y = y[~np.isnan(y)]
+        self._unfitted = make_model(model, random_state=seed) if isinstance(model, str) else model
+
+    @cached_property
+    def model(self) -> CateEstimator:
+        """The model, fitted when it is first asked for: mistakes are found before."""
+        known = self.pool.take(self.measured)
+        return self._unfitted.fit(self._y, known.arm, X=known.x, pool=self.pool.sample.x)
 
     def scores(
         self,
@@ -151,15 +160,12 @@ class Round:
         self.check_size(size)
         if temperature is not None:
             check_number(temperature, "temperature", low=0.0)
-        if check_choice(batch, "batch", ("softmax", "greedy", "auto")) == "auto":
+        check_choice(batch, "batch", ("softmax", "greedy", "auto"))
+        known = None if scores is None else self._checked(scores)
+        if batch == "auto":
             batch = loop.batch_rule(self.model, self.pool.sample.x)
-        if scores is None:
-            scores = self._scores(function, backend, ray_address, progress, rng)
-        known = np.asarray(scores, dtype=np.float64)
-        if known.shape != (len(self.pool),):
-            raise InputError(f"scores have shape {known.shape} for {len(self.pool)} units: one for each, in order.")
-        if np.isnan(known).any():
-            raise InputError("scores contain NaN: use -inf for units that must not be chosen.")
+        if known is None:
+            known = self._checked(self._scores(function, backend, ray_address, progress, rng))
         open_units = np.isfinite(known)
         open_units[self.measured] = open_units[self.pending] = False
         offered = np.where(open_units, known, -np.inf)
@@ -172,18 +178,27 @@ class Round:
             chosen = self._greedy(function, size, looked_at, temperature, rng, picked)
         return self._batch(chosen, known)
 
-    def save_scores(self, scores: Array, path: str | Path) -> None:
+    def save_scores(self, scores: ArrayLike, path: str | Path) -> None:
         """Write ids and scores as a Parquet file, whole or not at all."""
         import pyarrow.parquet as pq
 
-        name, start = self.pool.id, 0
-        kind = self.pool.with_whole_ids(self.pool.files.schema.empty_table().select([name])).schema.field(name)
+        check_scores_file(Path(path))
+        known, name, start = self._checked(scores), self.pool.id, 0
+        kind = self.pool.with_whole_ids(self.pool.files.fields([name]).empty_table()).schema.field(name)
         schema = pa.schema([kind, ("score", pa.float64())])
         with replacing(Path(path)) as beside, pq.ParquetWriter(beside, schema) as writer:
             for ids in map(self.pool.with_whole_ids, self.pool.files.parts([name], _ROWS_WRITTEN)):
-                part = scores[start : start + len(ids)]
+                part = known[start : start + len(ids)]
                 writer.write_table(pa.table([ids[name], pa.array(part)], schema=schema))
                 start += len(part)
+
+    def _checked(self, scores: ArrayLike) -> Array:
+        known = np.asarray(scores, dtype=np.float64)
+        if known.shape != (len(self.pool),):
+            raise InputError(f"scores have shape {known.shape} for {len(self.pool)} units: one for each, in order.")
+        if np.isnan(known).any() or np.isposinf(known).any():
+            raise InputError("scores contain NaN or +inf: use -inf for units that must not be chosen.")
+        return known
 
     def _scores(
         self,
@@ -193,9 +208,10 @@ class Round:
         progress: Progress | None,
         rng: np.random.Generator,
     ) -> Array:
+        check_choice(backend, "backend", ("local", "ray"))
         score = self._scorer(function)
         size, scores, done = loop.block_size(score), np.empty(len(self.pool)), 0
-        if check_choice(backend, "backend", ("local", "ray")) == "local":
+        if backend == "local":
             parts = score.over(self._blocks(size, score), rng)
         else:
             from causalbald.streaming.cluster import ray_scores
@@ -274,7 +290,7 @@ class Round:
         belief = self.model.posterior(self.pool.take(chosen).x, joint=False)
         reach = belief.quantile(0.05) * np.sqrt(belief.effect_variance)
         mean, table = belief.effect_mean, self.pool.people(chosen)
-        for name, values in zip(_OWN_COLUMNS, (scores[chosen], mean, mean - reach, mean + reach), strict=True):
+        for name, values in zip(OWN_COLUMNS, (scores[chosen], mean, mean - reach, mean + reach), strict=True):
             table = table.append_column(name, pa.array(values))
         return table
 
@@ -282,17 +298,21 @@ class Round:
         """Return where the people in some tables are, in the order of the pool, and their outcomes."""
         if not sources:
             raise InputError("no table of outcomes is given: one with ids and outcomes is needed.")
-        found = [self._read_one(source) for source in sources]
-        told = pa.concat_tables(found).to_pandas()
+        names = [str(s) if isinstance(s, (str, Path)) else f"table {k}" for k, s in enumerate(sources, start=1)]
+        found = [self._read_one(source).to_pandas() for source in sources]
+        told = pd.concat([table.assign(table=name) for table, name in zip(found, names, strict=True)])
         people = told.groupby("id", sort=False)["outcome"]
         if len(torn := np.flatnonzero(people.nunique() > 1)):
             name = people.nunique().index[torn[0]]
-            values = told.loc[told["id"] == name, "outcome"].dropna().unique()
-            raise InputError(
-                f"id {name!r} has different outcomes in the tables, {values[0]:g} and {values[1]:g}: mend one of them."
-            )
+            known = told[told["id"] == name].dropna().drop_duplicates("outcome")
+            shown = [f"{value:g} in {table}" for value, table in zip(known["outcome"], known["table"], strict=True)]
+            raise InputError(f"id {name!r} has different outcomes, {shown[0]} and {shown[1]}: mend one of them.")
         outcomes = people.first()  # of those that are not missing
-        where = self.pool.positions(pa.array(outcomes.index, pa.string()))
+
+        def source(unit: str) -> str:
+            return f" in {told['table'][told['id'] == unit].iloc[0]}" if len(names) > 1 else ""
+
+        where = self.pool.positions(pa.array(outcomes.index, pa.string()), source)
         order = np.argsort(where)
         return where[order], outcomes.to_numpy()[order]
 
@@ -311,7 +331,7 @@ class Round:
         ids = written(column(table, name, "ids"), name)
         # An apostrophe that our own CSV files put before a formula is taken off again.
         ids = id_text(pc.replace_substring_regex(ids, r"^'([=+\-@\t\r])", r"\1"), name)
-        if not is_text(self.pool.files.schema.field(name).type):  # as a spreadsheet or pandas may write whole numbers
+        if not is_text(self.pool.files.kind(name)):  # as a spreadsheet or pandas may write whole numbers
             ids = pc.replace_substring_regex(ids, r"^(-?\d+)\.0+$", r"\1")
         outcome = column(table, self.outcome, "outcome")
         values = to_numbers(outcome, self.outcome, ids.to_pylist(), decimal=found.decimal)
@@ -324,8 +344,8 @@ class Round:
             asked = f"; {len(self.pending)} without an outcome count as asked for" if len(self.pending) else ""
             raise InputError(f"{size} units asked for, but only {left} can be chosen{asked}: ask for fewer.")
 
-    def _check_arms(self, arm: Treatment) -> None:
-        for lacking in {0, 1} - set(arm.tolist()):
+    def _check_arms(self) -> None:
+        for lacking in {0, 1} - set(self.pool.arm[self.measured].tolist()):
             whom = self.pool.people(np.flatnonzero(self.pool.arm == lacking)[:1])[self.pool.treatment][0].as_py()
             raise InputError(
                 f"nobody with {self.pool.treatment!r} {whom!r} is measured, and an effect needs outcomes from both "
@@ -334,6 +354,13 @@ class Round:
 
     def _rng(self) -> np.random.Generator:
         return generator(self.seed, "choose")
+
+
+def check_scores_file(path: Path) -> None:
+    """Refuse a name under which scores cannot be written, before the work."""
+    check_place(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"cannot write {path.name!r}: choose a name that ends with .parquet.")
 
 
 def check_on_disk(function: acq.Acquisition) -> None:
