@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
-from causalbald._validation import check_number
+from causalbald.errors import InputError
 
 
 def spendable(budget: float | None) -> float:
     """Return what may be spent, with room for the rounding of sums of prices; everything without a budget."""
-    return math.inf if budget is None else check_number(budget, "budget") * (1 + 1e-9)
+    if budget is None:
+        return math.inf
+    if math.isnan(budget):
+        raise InputError("budget must be a number, got nan.")
+    return budget * (1 + 1e-9)
 
 
 def amount(value: float) -> str:
