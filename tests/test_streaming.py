@@ -231,8 +231,10 @@ def test_models_of_few_draws_choose_by_softmax(tmp_path: Path) -> None:
     there = Round(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=model)
     batch = there.choose(5)["person"].to_pylist()
     assert batch == there.choose(5, batch="softmax")["person"].to_pylist()
+    scored: list[int] = []
     with pytest.raises(InputError, match="use batch='softmax'"):
-        there.choose(5, batch="greedy")
+        there.choose(5, batch="greedy", progress=lambda done, _: scored.append(done))
+    assert not scored, "found before the pool is scored"
 
 
 def test_scores_on_disk(on_disk: Round, tmp_path: Path) -> None:

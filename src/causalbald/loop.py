@@ -25,7 +25,7 @@ from causalbald.acquisition.registry import Batch
 from causalbald.errors import InputError
 from causalbald.models.base import CHUNK, CateEstimator
 from causalbald.scoring import Block, Scorer
-from causalbald.selection import select, select_greedy
+from causalbald.selection import check_relates_units, select, select_greedy
 
 SHORTLIST = 4096
 _FEW = 2048
@@ -198,7 +198,7 @@ def choose(
         known = others if measured is None else np.union1d(check_positions(measured, len(x), "measured"), waiting)
         chosen = function.choose(x, arm, size, measured=known, available=open_units, rng=rng)
         return chosen[affordable(chosen, price, budget)]
-    rule = check_choice(function.batch if batch is None else batch, "batch", ("softmax", "greedy", "auto"))
+    rule = function.batch if batch is None else batch
     if size == 0:
         return np.empty(0, dtype=np.intp)
 
@@ -210,7 +210,7 @@ def choose(
             raise InputError(f"scores have shape {np.shape(known)} for {len(x)} units: one for each, in order.")
         return _offered(np.asarray(known), open_units, price if function.per_cost else None)
 
-    if (batch_rule(model, x) if rule == "auto" else rule) == "softmax":
+    if batch_rule(model, x, rule) == "softmax":
         t = function.temperature if temperature is None else temperature
         return _drawn(importance(), size, t, price, budget, rng)
     looked_at = shortlisted(importance, open_units, max(shortlist, 10 * size), function.temperature, rng)
@@ -256,9 +256,17 @@ def _offered(scores: Array, available: Positions, price: Array | None) -> Array:
     return offered
 
 
-def batch_rule(model: CateEstimator, X: ArrayLike) -> Batch:
-    """Return greedy if a fitted model can say how units hang together, else softmax."""
-    return "greedy" if model.posterior(np.asarray(X)[:1]).relates_units else "softmax"
+def batch_rule(model: CateEstimator, X: ArrayLike, wanted: str = "auto") -> Batch:
+    """Return the rule that is wanted; for "auto" greedy, if a fitted model can say how units hang together, or softmax.
+
+    Greedy batches from a model that cannot are refused.
+    """
+    if check_choice(wanted, "batch", ("softmax", "greedy", "auto")) == "softmax":
+        return "softmax"
+    belief = model.posterior(np.asarray(X)[:1])
+    if wanted == "greedy":
+        check_relates_units(belief)
+    return "greedy" if belief.relates_units else "softmax"
 
 
 def shortlisted(

@@ -61,6 +61,15 @@ def _largest(keys: Array, ties: Array, size: int) -> Positions:
     return worth[np.lexsort((ties[worth], keys[worth]))[::-1][:size]]
 
 
+def check_relates_units(posterior: Posterior) -> None:
+    """Refuse a belief that cannot say how units hang together."""
+    if not posterior.relates_units:
+        raise InputError(
+            f"greedy batches need covariances between units, and {posterior.n_draws} draws or members cannot give "
+            f"them (at least {MIN_DRAWS}): use batch='softmax', or a Gaussian-process model."
+        )
+
+
 def select_greedy(
     posterior: Posterior,
     treatment: ArrayLike,
@@ -112,11 +121,7 @@ def select_greedy(
     closed[check_positions(list(excluded), len(posterior), "excluded")] = True
     if size > (~closed).sum():
         raise InputError(f"{size} units asked for, but only {(~closed).sum()} can be chosen: ask for fewer.")
-    if not posterior.relates_units:
-        raise InputError(
-            f"greedy batches need covariances between units, and {posterior.n_draws} draws or members cannot give "
-            f"them (at least {MIN_DRAWS}): use batch='softmax', or a Gaussian-process model."
-        )
+    check_relates_units(posterior)
     if temperature > 0 and rng is None:
         raise InputError("a temperature above 0 draws at random: pass rng=np.random.default_rng(seed).")
     ties = rng or np.random.default_rng(0)

@@ -119,6 +119,8 @@ def choose(
 
     round_ = _round(locals(), [id_, treatment, *OWN_COLUMNS])
     round_.check_size(n)
+    with busy("fitting"):
+        round_.rule(batch.value)
     scores = _scores(round_, locals())
     with progress_bar("choosing") as picked:
         found = round_.choose(n, acquisition, batch=batch.value, temperature=temperature, scores=scores, picked=picked)

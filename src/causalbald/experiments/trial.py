@@ -123,7 +123,7 @@ def run_trial(
             available = np.setdiff1d(np.arange(len(pool)), measured)
             planned, prices = warm_start + batch_size * (step + 1), price if function.per_cost else None
             size, budget = _paid(planned, prices, measured, available)
-            rule = loop.batch_rule(fitted, pool.x) if batch == "auto" else batch
+            rule = loop.batch_rule(fitted, pool.x, batch)
             heat = function.temperature if rule == "softmax" and temperature is None else temperature
             chosen = loop.choose(
                 fitted,

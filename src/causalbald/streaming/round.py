@@ -160,16 +160,14 @@ class Round:
         self.check_size(size)
         if temperature is not None:
             check_number(temperature, "temperature", low=0.0)
-        check_choice(batch, "batch", ("softmax", "greedy", "auto"))
         known = None if scores is None else self._checked(scores)
-        if batch == "auto":
-            batch = loop.batch_rule(self.model, self.pool.sample.x)
+        rule = self.rule(batch)
         if known is None:
             known = self._checked(self._scores(function, backend, ray_address, progress, rng))
         open_units = np.isfinite(known)
         open_units[self.measured] = open_units[self.pending] = False
         offered = np.where(open_units, known, -np.inf)
-        if batch == "softmax":
+        if rule == "softmax":
             t = function.temperature if temperature is None else temperature
             chosen = select(offered, size, temperature=t, rng=rng)
         else:
@@ -177,6 +175,10 @@ class Round:
             looked_at = loop.shortlisted(lambda: offered, available, limit, function.temperature, rng)
             chosen = self._greedy(function, size, looked_at, temperature, rng, picked)
         return self._batch(chosen, known)
+
+    def rule(self, batch: str = "auto") -> Batch:
+        """Return how batches are chosen, if the model can bear it; see :func:`causalbald.loop.batch_rule`."""
+        return loop.batch_rule(self.model, self.pool.sample.x, batch)
 
     def save_scores(self, scores: ArrayLike, path: str | Path) -> None:
         """Write ids and scores as a Parquet file, whole or not at all."""
