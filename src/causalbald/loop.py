@@ -198,7 +198,6 @@ def choose(
         known = others if measured is None else np.union1d(check_positions(measured, len(x), "measured"), waiting)
         chosen = function.choose(x, arm, size, measured=known, available=open_units, rng=rng)
         return chosen[affordable(chosen, price, budget)]
-    rule = function.batch if batch is None else batch
     if size == 0:
         return np.empty(0, dtype=np.intp)
 
@@ -206,11 +205,9 @@ def choose(
         known = scores
         if known is None:
             known = score_pool(model, x, arm, function, propensity=propensity, targets=targets, rng=rng)
-        if np.shape(known) != (len(x),):
-            raise InputError(f"scores have shape {np.shape(known)} for {len(x)} units: one for each, in order.")
-        return _offered(np.asarray(known), open_units, price if function.per_cost else None)
+        return _offered(np.asarray(known), len(x), open_units, price if function.per_cost else None)
 
-    if batch_rule(model, x, rule) == "softmax":
+    if batch_rule(model, x, batch or function.batch) == "softmax":
         t = function.temperature if temperature is None else temperature
         return _drawn(importance(), size, t, price, budget, rng)
     looked_at = shortlisted(importance, open_units, max(shortlist, 10 * size), function.temperature, rng)
@@ -249,9 +246,11 @@ def _drawn(
     return everyone[affordable(everyone, price, budget)[:size]]
 
 
-def _offered(scores: Array, available: Positions, price: Array | None) -> Array:
+def _offered(scores: Array, units: int, available: Positions, price: Array | None) -> Array:
     """Return scores, per price if there is one, that are -inf for all who are not available."""
-    offered = np.full(len(scores), -np.inf)
+    if scores.shape != (units,):
+        raise InputError(f"scores have shape {scores.shape} for {units} units: one for each, in order.")
+    offered = np.full(units, -np.inf)
     offered[available] = scores[available] if price is None else (scores - np.log(price))[available]
     return offered
 

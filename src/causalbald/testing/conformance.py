@@ -80,6 +80,13 @@ def _check_batches(function: acq.Acquisition) -> None:
             assert len(batch(np.zeros_like(x), size, measured)) == size, f"{function.name}: units may all be alike"
 
 
+def _check_many_covariates(model: CateEstimator) -> None:
+    rng = np.random.default_rng(1)
+    x, t = rng.normal(size=(60, 40)), np.arange(60) % 2
+    few = model.fit(x[:20, 0] + t[:20] + 0.1 * rng.normal(size=20), t[:20], X=x[:20], pool=x).posterior(x, joint=False)
+    assert (few.variance > 0).all(), "with more covariates than labels, something must be left to learn"
+
+
 def check_model(model: CateEstimator) -> None:
     """Check scikit-learn conventions, shapes, determinism, units of the outcome and honest errors."""
     rng = np.random.default_rng(0)
@@ -117,9 +124,7 @@ def check_model(model: CateEstimator) -> None:
     np.testing.assert_allclose(rescaled, 1000 * effect, rtol=0.05, atol=50, err_msg="effects are in the outcome's unit")
     error = np.sqrt(np.mean((fitted.effect(x) - 1 - x[:, 1]) ** 2))
     assert error < 0.5, f"an easy effect is missed: root mean squared error {error:.2f} where 0.5 is generous"
-    wide = rng.normal(size=(60, 40))
-    few = clone(model).fit(y[:20], t[:20], X=wide[:20], pool=wide).posterior(wide, joint=False)
-    assert (few.variance > 0).all(), "with more covariates than labels, something must be left to learn"
+    _check_many_covariates(clone(model))
     for broken in ((y, np.zeros(60), x), (y, t + 1, x), (y[:5], t, x), (np.where(t == 1, np.nan, y), t, x)):
         try:
             clone(model).fit(broken[0], broken[1], X=broken[2])
