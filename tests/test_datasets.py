@@ -103,6 +103,18 @@ def test_ihdp_outcomes_are_hills_surface_b() -> None:
     np.testing.assert_array_equal(arm, t[rows])
 
 
+def test_ihdp_surfaces_are_those_of_stored_results() -> None:
+    """Sums over the pool, computed with version 0.1.0."""
+    sums = {
+        ("ihdp", 0): (4631.720698853122, 4292.763833138663, 6393.370377016011),
+        ("ihdp", 7): (4081.210686848548, 3765.138803882339, 6137.05435105352),
+        ("ihdp-cov", 0): (2550.4928809925914, 2321.5675805564183, 3319.4955249100803),
+    }
+    for (name, seed), expected in sums.items():
+        pool = datasets.load(name, seed).pool
+        assert [pool.y.sum(), pool.mu0.sum(), pool.mu1.sum()] == pytest.approx(expected, rel=1e-13)
+
+
 def _split(seed: int) -> dict[str, np.ndarray]:
     rest, test = train_test_split(np.arange(747), test_size=0.1, random_state=seed)
     pool, validation = train_test_split(rest, test_size=0.3, random_state=seed)

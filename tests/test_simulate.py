@@ -165,6 +165,35 @@ def test_surfaces_have_the_same_spread_whatever_the_covariates(rng: np.random.Ge
         hill.linear_predictor(np.full((6, 1), 0.1), rng)  # whose standard deviation is a rounding error
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rarely_missing_cell_does_not_explode(seed: int) -> None:
+    """Once the one person with a missing cell was 15 standard deviations out, and errors were 4e5."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"id": range(300), "t": np.arange(300) % 2, "a": rng.normal(size=300)})
+    table["b"] = np.where(np.arange(300) == 7, np.nan, rng.normal(size=300))
+    about: dict[str, Any] = {"id": "id", "treatment": "t", "outcome": "y", "control": 0, "model": "gp", "seed": seed}
+    study = simulate(table, **about, batch_size=5, rounds=1, seeds=4, workers=1)
+    assert study.trials["pehe"].max() < 20
+
+
+@pytest.mark.parametrize("bearers", [1, 3, 10])
+def test_bearers_of_a_rare_mark_are_no_outliers(bearers: int, rng: np.random.Generator) -> None:
+    mark = np.arange(300) < bearers
+    covariates = {
+        "beside others": np.column_stack([rng.normal(size=(300, 2)), mark]),
+        "alone": mark[:, None] * 1.0,
+        "where others cancel": np.column_stack([male := rng.integers(2, size=300) * ~mark, ~mark & (male == 0)]) * 1.0,
+        "an income": np.where(mark, 1e6, rng.normal(size=300))[:, None],
+    }
+    for name, x in covariates.items():
+        for _ in range(50):
+            linear = hill.linear_predictor(x, rng)
+            assert np.abs(linear - 1.25).max() <= 4 * 0.75**0.5 + 1e-9, name
+            if name in ("beside others", "where others cancel"):
+                assert linear.std() == pytest.approx(0.75**0.5), name
+                assert linear[~mark].std() > 0.5, f"{name}: others differ too"
+
+
 def test_random_does_not_prefer_the_cheap(rng: np.random.Generator) -> None:
     posterior = fake_posterior(200)
     cost = np.repeat([1.0, 100.0], 100)
