@@ -1,8 +1,9 @@
-"""Files that appear when they are whole, or never."""
+"""Files that appear when they are whole, or never, and that nobody reads who may not read what they come from."""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,16 +13,70 @@ from causalbald.errors import InputError
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield the path of a file to write beside ``path``, and put it in its place when it is whole and on disk."""
+def replacing(path: Path, *sources: Path | None) -> Iterator[Path]:
+    """Yield the path of a file to write beside ``path``, and put it in its place when it is whole and on disk.
+
+    It keeps the permissions of the file it replaces; a new one is no more open than any of its ``sources``.
+    """
     beside = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
+        mode = create_closed(beside, *sources, replaces=path)
         yield beside
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
+        set_mode(beside, mode)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def create_closed(path: Path, *sources: Path | None, replaces: Path | None = None) -> int:
+    """Create an empty file that its owner alone can read; return the permissions to set when it is whole.
+
+    They are those of the file that it ``replaces``. If there is none, they are those that the umask leaves to a new
+    file and that all ``sources`` have, too.
+    """
+    before = None if replaces is None else _status(replaces)
+    origins = [before] if before else [status for s in sources if s is not None and (status := _status(s))]
+    # As narrow from the start as in the end: what is open for a moment could be held open for good.
+    mode = 0o600 if before else 0o666
+    for origin in origins:
+        mode &= origin.st_mode | stat.S_IRWXU
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+    try:
+        created = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if os.name != "posix":
+        return stat.S_IMODE(created.st_mode)
+    set_mode(path, 0o600)
+    group = created.st_gid
+    if before:
+        with suppress(OSError):
+            os.chown(path, before.st_uid if os.geteuid() == 0 else -1, before.st_gid)
+            group = before.st_gid
+    mode = stat.S_IMODE(before.st_mode if before else created.st_mode)
+    for origin in origins:
+        if origin.st_gid != group:
+            # Another group may do no more than everybody.
+            mode &= ~stat.S_IRWXG | (origin.st_mode & stat.S_IRWXO) << 3
+    return mode & 0o777
+
+
+def set_mode(path: Path, mode: int) -> None:
+    """Set the permissions of a file, where the system has such."""
+    if os.name == "posix":
+        with suppress(PermissionError):  # of a disk without permissions, such as a camera's
+            path.chmod(mode)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return what the system knows of a file, None if there is no regular file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def check_place(path: Path | None) -> None:

@@ -125,7 +125,7 @@ class Campaign:
     @classmethod
     def start(cls, where: Place, prepared: Preparation) -> Self:
         """Create a campaign that was prepared, and perhaps looked at, before."""
-        storage = open_storage(where)
+        storage = open_storage(where, prepared.source)
         storage.create(prepared.parts(), prepared.drafts())
         campaign = cls(storage)
         campaign._backend = prepared.backend
@@ -362,7 +362,7 @@ class Campaign:
     @classmethod
     def from_export(cls, where: Place, path: str | os.PathLike[str]) -> Self:
         """Create a campaign from what :meth:`export` wrote, with the same history and so the same next batch."""
-        storage = open_storage(where)
+        storage = open_storage(where, Path(path))
         exchange.read(storage, Path(path))
         return cls(storage)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,8 @@ class Preparation:
     outcomes: dict[str, float]
     questions: list[str]
     backend: Any
+    source: Path | None
+    """The file that the table was read from, if it was one."""
 
     def __len__(self) -> int:
         return len(self.arm)
@@ -119,6 +122,7 @@ def prepare(
         outcomes,
         _questions(table, columns, arm, settings.seed),
         found.backend,
+        Path(pool) if isinstance(pool, (str, Path)) else None,
     )
 
 

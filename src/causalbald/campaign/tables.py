@@ -100,12 +100,12 @@ def write_rows(data: pa.Table, file: TextIO) -> None:
         writer.writerows([["" if v is None else safe_cell(v) for v in row] for row in zip(*columns, strict=True)])
 
 
-def write_table(data: pa.Table, path: Path) -> None:
-    """Write a table as CSV or Parquet, as the name asks for; whole or not at all."""
+def write_table(data: pa.Table, path: Path, *sources: Path | None) -> None:
+    """Write a table as CSV or Parquet, as the name asks for; whole or not at all, and no more open than ``sources``."""
     kind = path.suffix.lower()
     if kind not in (".parquet", ".pq", ".csv", ".txt"):
         raise InputError(f"cannot write {path.name!r}: choose a name that ends with .csv or .parquet.")
-    with replacing(path) as beside:
+    with replacing(path, *sources) as beside:
         if kind in (".csv", ".txt"):
             write_csv(data, beside)
         else:

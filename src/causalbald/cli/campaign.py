@@ -101,7 +101,8 @@ def _hand_over_batch(campaign: Campaign, batch: pa.Table, output: Path | None, *
 
     form = batch.append_column(campaign.settings.outcome, pa.nulls(batch.num_rows, pa.float64()))
     if output is not None:
-        write_table(form, output, " A batch that is recorded is written again by `causalbald campaign pending`.")
+        again = " A batch that is recorded is written again by `causalbald campaign pending`."
+        write_table(form, output, campaign.storage.file, hint=again)
     if as_json:
         print_json(batch.to_pylist())
     elif output is None:
@@ -204,7 +205,7 @@ def history(study: Study, output: Output = None, as_json: Json = False) -> None:
     with opened(study, quickly=needs_no_pandas(output)) as campaign:
         found = campaign.history()
         keep_untold(campaign, output, found.column_names)
-        hand_over(found, output, as_json=as_json, readable=_readable_event, last=True)
+        hand_over(found, output, campaign.storage.file, as_json=as_json, readable=_readable_event, last=True)
 
 
 def _readable_event(row: dict[str, Any]) -> dict[str, Any]:

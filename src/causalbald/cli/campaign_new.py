@@ -68,7 +68,7 @@ def new(
     if picture is not None:
         from causalbald.figures.support import draw_support
 
-        save_figure(draw_support(prepared.propensity, prepared.arm, prepared.settings.arm_names), picture)
+        save_figure(draw_support(prepared.propensity, prepared.arm, prepared.settings.arm_names), picture, pool)
     if dry_run:
         say("Nothing was created.")
     else:

@@ -165,15 +165,15 @@ def keep_untold(campaign: Campaign, output: Path | None, columns: Sequence[str])
 def hand_over(
     table: pa.Table,
     output: Path | None,
-    *,
+    *sources: Path | None,
     as_json: bool,
     readable: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     rows: int | None = ROWS_SHOWN,
     last: bool = False,
 ) -> None:
-    """Write a table to a file or print it; with ``as_json`` print it in any case."""
+    """Write a table to a file, no more open than ``sources``, or print it; with ``as_json`` print it in any case."""
     if output is not None:
-        write_table(table, output)
+        write_table(table, output, *sources)
         say(f"{table.num_rows:,} rows: {output}")
     if output is None or as_json:
         print_table(table, as_json=as_json, readable=readable, rows=rows, last=last)

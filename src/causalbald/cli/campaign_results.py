@@ -51,7 +51,7 @@ def score(study: Study, ids: Ids = None, table: IdFile = None, output: Output = 
     """
     with fitting(study, output, ["score", "beats", *_EFFECT, "outside_support"]) as campaign:
         found = campaign.score(people(ids, table))
-    hand_over(found, output, as_json=as_json, readable=with_interval(0.05))
+    hand_over(found, output, campaign.storage.file, as_json=as_json, readable=with_interval(0.05))
 
 
 def effects(
@@ -68,7 +68,7 @@ def effects(
     """
     with fitting(study, output, [*_EFFECT, "outside_support"]) as campaign:
         found = campaign.effects(people(ids, table), alpha=alpha)
-    hand_over(found, output, as_json=as_json, readable=with_interval(alpha))
+    hand_over(found, output, campaign.storage.file, as_json=as_json, readable=with_interval(alpha))
 
 
 def ate(study: Study, alpha: Alpha = 0.05, as_json: Json = False) -> None:
@@ -97,7 +97,7 @@ def subgroups(
     """Estimate the average effect in each group of a column, with intervals from the joint belief."""
     with fitting(study, output, [by, "units", *_EFFECT]) as campaign:
         found = campaign.subgroups(by, alpha=alpha)
-    hand_over(found, output, as_json=as_json, readable=with_interval(alpha), rows=None)
+    hand_over(found, output, campaign.storage.file, as_json=as_json, readable=with_interval(alpha), rows=None)
 
 
 def policy(study: Study, output: Output = None, alpha: Alpha = 0.05, as_json: Json = False) -> None:
@@ -108,7 +108,7 @@ def policy(study: Study, output: Output = None, alpha: Alpha = 0.05, as_json: Js
         settings = campaign.settings
     numbers = {name: getattr(found, name) for name in ("treated", "gain", "lower", "upper", "gain_of_all", "settled")}
     if output is not None or not as_json:
-        hand_over(found.units, output, as_json=False, readable=with_interval(alpha))
+        hand_over(found.units, output, campaign.storage.file, as_json=False, readable=with_interval(alpha))
     if as_json:
         print_json(numbers | {"units": found.units.to_pylist()})
         return
@@ -130,7 +130,7 @@ def predict(
     """Estimate the effects of people in another table, and what to recommend to them."""
     with fitting(study, output, [*_EFFECT, "recommended", "outside_support"]) as campaign:
         found = campaign.predict(table, alpha=alpha)
-    hand_over(found, output, as_json=as_json, readable=with_interval(alpha))
+    hand_over(found, output, campaign.storage.file, table, as_json=as_json, readable=with_interval(alpha))
 
 
 def report(

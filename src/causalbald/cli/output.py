@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from causalbald._files import check_place
+from causalbald._files import check_place, replacing
 from causalbald._spreadsheet import safe_cell
 from causalbald.errors import CausalBaldError, InputError
 
@@ -83,12 +83,12 @@ def print_table(
             say(f"The {which} {count} of {table.num_rows:,} rows. Piped, or with -o FILE, all are written.")
 
 
-def write_table(table: pa.Table, output: Path, hint: str = "") -> None:
-    """Write a table as the file's name asks for; ``hint`` says what to do if that fails."""
+def write_table(table: pa.Table, output: Path, *sources: Path | None, hint: str = "") -> None:
+    """Write a table as the file's name asks for, no more open than ``sources``; ``hint`` is for the case it fails."""
     from causalbald.campaign import tables
 
     try:
-        tables.write_table(table, output)
+        tables.write_table(table, output, *sources)
     except OSError as error:
         raise CausalBaldError(f"cannot write {str(output)!r} ({error.strerror}).{hint}") from None
 
@@ -148,16 +148,16 @@ def check_page(path: Path) -> None:
         raise InputError(f"cannot write {path.name!r}: this is a page, choose a name that ends with .html.")
 
 
-def save_figure(figure: Figure, output: Path) -> None:
-    """Write a figure in the format that the file name asks for."""
+def save_figure(figure: Figure, output: Path, *sources: Path | None) -> None:
+    """Write a figure in the format that the file name asks for, no more open than ``sources``."""
     from causalbald.figures.style import house_style
 
     known = sorted(figure.canvas.get_supported_filetypes())
     kind = output.suffix.lstrip(".")
     if kind not in known:
         raise CausalBaldError(f"cannot write {output.name!r}: choose a name that ends with {', '.join(known)}.")
-    with house_style():
-        figure.savefig(output, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    with house_style(), replacing(output, *sources) as beside:
+        figure.savefig(beside, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
     stderr.print(f"Picture: {escape(str(output.resolve()))}", soft_wrap=True)
 
 

@@ -126,7 +126,7 @@ def choose(
         found = round_.choose(n, acquisition, batch=batch.value, temperature=temperature, scores=scores, picked=picked)
     form = found.append_column(outcome, pa.nulls(len(found), pa.float64()))
     if output is not None:
-        write_table(form, output)
+        write_table(form, output, *round_.pool.files.paths)
         say(f"{len(found)} people in {output}. Fill in column {outcome!r}, and give it to --measured, too.")
     if as_json:
         print_json(found.to_pylist())

@@ -30,7 +30,7 @@ def write_report(campaign: Campaign, path: str | os.PathLike[str]) -> None:
     if not target.parent.is_dir():
         raise InputError(f"folder {str(target.parent)!r} does not exist: create it first.")
     page = campaign_page(campaign)
-    with replacing(target) as beside:
+    with replacing(target, campaign.storage.file) as beside:
         beside.write_text(page, encoding="utf-8")
 
 

@@ -188,7 +188,7 @@ class Round:
         known, name, start = self._checked(scores), self.pool.id, 0
         kind = self.pool.with_whole_ids(self.pool.files.fields([name]).empty_table()).schema.field(name)
         schema = pa.schema([kind, ("score", pa.float64())])
-        with replacing(Path(path)) as beside, pq.ParquetWriter(beside, schema) as writer:
+        with replacing(Path(path), *self.pool.files.paths) as beside, pq.ParquetWriter(beside, schema) as writer:
             for ids in map(self.pool.with_whole_ids, self.pool.files.parts([name], _ROWS_WRITTEN)):
                 part = known[start : start + len(ids)]
                 writer.write_table(pa.table([ids[name], pa.array(part)], schema=schema))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 from causalbald.campaign.storage.base import Decide, Storage
 from causalbald.campaign.storage.memory import MemoryStorage
@@ -15,7 +16,7 @@ from causalbald.errors import InputError, StorageError
 __all__ = ["Decide", "MemoryStorage", "Storage", "open_storage"]
 
 
-def open_storage(where: str | os.PathLike[str] | Storage) -> Storage:
+def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = None) -> Storage:
     """Return the storage at an address; neither disk nor network is touched before its first method is called.
 
     Parameters
@@ -24,14 +25,16 @@ def open_storage(where: str | os.PathLike[str] | Storage) -> Storage:
         A path or ``sqlite:///path`` is a SQLite file, which holds one campaign. ``postgresql://user@host/database#name``
         is one campaign of many in a PostgreSQL database; without ``#name`` it is called "study". A storage is returned
         as it is.
+    source : path, optional
+        File that the people of a new campaign come from: a SQLite file is created no more open than it.
     """
     if isinstance(where, Storage):
         return where
     scheme = re.match(r"([A-Za-z][\w+.-]*)://", where) if isinstance(where, str) else None
     if scheme is None:
-        return _sqlite(os.fsdecode(where))
+        return _sqlite(os.fsdecode(where), source)
     if scheme[1] == "sqlite":
-        return _sqlite(_path_of(os.fsdecode(where)))
+        return _sqlite(_path_of(os.fsdecode(where)), source)
     if scheme[1] in ("postgresql", "postgres"):
         return _postgres(os.fsdecode(where))
     known = "a path, sqlite:///path and postgresql://user@host/database#campaign"
@@ -44,11 +47,11 @@ def _path_of(url: str) -> str:
     return url.removeprefix("sqlite:///")
 
 
-def _sqlite(path: str) -> Storage:
+def _sqlite(path: str, source: Path | None) -> Storage:
     from causalbald.campaign.storage.sql import SqlStorage
     from causalbald.campaign.storage.sqlite import SqliteFile
 
-    return SqlStorage(SqliteFile(path))
+    return SqlStorage(SqliteFile(path, source))
 
 
 def _postgres(url: str) -> Storage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from causalbald.campaign.events import Draft, Event
 
@@ -16,6 +17,9 @@ class Storage(ABC):
     Every method that changes something is durable before it returns, and changes all or nothing. Until the campaign is
     created, by this object or another, all methods but ``create`` and ``close`` raise StorageError.
     """
+
+    file: Path | None = None
+    """The file that holds the campaign, if there is one: what is written of it is no more open than this file."""
 
     @abstractmethod
     def create(self, parts: Iterable[tuple[str, bytes]], events: Sequence[Draft]) -> list[Event]:

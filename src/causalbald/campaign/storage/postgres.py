@@ -29,6 +29,7 @@ class PostgresDatabase:
     """One campaign in a database, named by what follows ``#`` in the address; "study" if nothing does."""
 
     dialect = schema.POSTGRESQL
+    path = None
 
     def __init__(self, url: str) -> None:
         address, _, campaign = url.partition("#")

@@ -32,6 +32,7 @@ class SqlStorage(Storage):
     def __init__(self, place: SqliteFile | PostgresDatabase) -> None:
         self._place = place
         self._own = (place.campaign,)
+        self.file = place.path
         self._upgraded = False
 
     def create(self, parts: Iterable[tuple[str, bytes]], events: Sequence[Draft]) -> list[Event]:

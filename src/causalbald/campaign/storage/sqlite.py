@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+from causalbald._files import create_closed, set_mode
 from causalbald.campaign.storage import schema
 from causalbald.campaign.storage.schema import Connection
 from causalbald.errors import CampaignExistsError, InputError, StorageError
@@ -32,15 +33,17 @@ class SqliteFile:
 
     The rollback journal keeps all in that one file; ``synchronous=EXTRA`` makes a change durable before a call returns,
     even if the power fails; ``BEGIN IMMEDIATE`` lets one process write at a time, and the others wait.
+
+    A new file is no more open than ``source``, the file that its people come from.
     """
 
     campaign = "study"
     dialect = schema.SQLITE
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, source: Path | None = None) -> None:
         if not path or "\0" in path:
             raise InputError(f"{path!r} cannot be the name of a file: give a path such as study.db.")
-        self.path = Path(path).absolute()
+        self.path, self._source = Path(path).absolute(), source
         self.label = repr(path)
         self.taken = f"{self.label} exists already: open it, or create the campaign under another name."
 
@@ -64,9 +67,12 @@ class SqliteFile:
         self._require_free()
         draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}.part")
         try:
-            with self._explained(), _begin(draft, "rwc", write=True) as connection:
+            mode = self._begin_draft(draft)
+            # SQLite gives its journal the permissions of the file.
+            with self._explained(), _begin(draft, "rw", write=True) as connection:
                 schema.prepare(connection, self.dialect, self.label)
                 yield connection
+            set_mode(draft, mode)
             self._put_in_place(draft)
         finally:
             for leftover in (draft, draft.with_name(draft.name + "-journal")):
@@ -104,13 +110,24 @@ class SqliteFile:
                 rest = f"{self.path.name}{ending}"
                 raise StorageError(f"{rest!r}, a rest of another file, is beside {self.label}: move it away first.")
 
+    def _begin_draft(self, draft: Path) -> int:
+        try:
+            return create_closed(draft, self._source)
+        except PermissionError:
+            raise StorageError(f"{self.label} {_REASONS[sqlite3.SQLITE_CANTOPEN]}.") from None
+        except OSError as error:
+            raise self._unwritable(error) from None
+
     def _put_in_place(self, draft: Path) -> None:
         try:
             _rename(draft, self.path)
         except FileExistsError:
             raise CampaignExistsError(self.taken) from None
         except OSError as error:
-            raise StorageError(f"cannot write {self.label} ({error.strerror}): choose another folder.") from None
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> StorageError:
+        return StorageError(f"cannot write {self.label} ({error.strerror}): choose another folder.")
 
     def _require_whole_pages(self, connection: Connection) -> None:
         """Find a file cut short within its last page, which SQLite would fill with zeros and say nothing."""
@@ -150,7 +167,7 @@ def _rename(draft: Path, path: Path) -> None:
         raise
     except OSError:
         # A file system without hard links: claim the name first, so that nothing is ever overwritten.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         os.replace(draft, path)
     if os.name == "posix":
         folder = os.open(path.parent, os.O_RDONLY)
