@@ -1,17 +1,111 @@
-"""Cells of CSV files that are safe to open in a spreadsheet."""
+"""Text in CSV files that is safe to open in a spreadsheet, and the same text again when the file is read.
+
+One rule, which loses nothing: text that a spreadsheet may run, after any number of apostrophes, gets one more
+apostrophe when it is written and loses one when it is read. So ``=10`` is written as ``'=10``, and ``'=10`` as
+``''=10``.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
 
-# A spreadsheet would run cells that begin so; quoting them keeps them text.
-_FORMULA = re.compile(r"^[=+\-@\t\r]")
-_NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
+from causalbald.errors import InputError
+
+# Spreadsheets trim blanks and invisible characters before they look for a formula, and take full-width signs for
+# plain ones.
+_FORMULA = re.compile(r"[\t\r\n]|[\s\x00-\x20\u200b-\u200f\u2060\ufeff]*[=+\-@＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_LINE_END = "\r\n"
+
+
+class _Writes(Protocol):
+    def write(self, text: str, /) -> object: ...
 
 
 def safe_cell(value: Any) -> Any:
     """Return a cell that no spreadsheet runs as a formula; numbers stay numbers."""
-    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.match(value):
-        return "'" + value
-    return value
+    return "'" + value if isinstance(value, str) and _guarded(value) else value
+
+
+def read_cell(text: str) -> str:
+    """Return the text of which :func:`safe_cell` made a cell."""
+    return text[1:] if text.startswith("'") and _guarded(text) else text
+
+
+def read_column(cells: Sequence[str | None]) -> list[str | None]:
+    """Return the text of a column's cells; as it stands, if a formula in it shows that the file is none of ours."""
+    if any(cell is not None and safe_cell(cell) != cell and not cell.startswith("'") for cell in cells):
+        return list(cells)
+    return [cell if cell is None else read_cell(cell) for cell in cells]
+
+
+def read_ids(
+    cells: Sequence[str | None],
+    held: Callable[[list[str]], Collection[str]],
+    settle: Callable[[int, str], str | None],
+    *,
+    typed: bool,
+    remedy: str,
+) -> list[str | None]:
+    """Return the ids that cells of a table stand for.
+
+    A cell with a leading apostrophe may be an id as it stands or, in a CSV file, another id that was made safe.
+    Version 0.1.0 wrote ``'=10`` for both ``=10`` and ``'=10``. Where both are in the pool, nobody is guessed.
+
+    Parameters
+    ----------
+    cells : sequence of str
+    held : function
+        Returns which of some ids are in the pool.
+    settle : function
+        Returns the id that a row (its number, and its cell) stands for by the other columns of the table, None if they
+        do not say.
+    typed : bool
+        Whether the table is a frame or a Parquet file, whose ids are taken as they stand if they are in the pool.
+    remedy : str
+        What to do about ids that have two meanings.
+    """
+    doubtful = {row: cell for row, cell in enumerate(cells) if cell is not None and cell.startswith("'")}
+    if not doubtful:
+        return list(cells)
+    in_pool = held(sorted({text for cell in doubtful.values() for text in (cell, cell[1:])}))
+    ids = list(cells)
+    for row, cell in doubtful.items():
+        bare = cell[1:]
+        if bare not in in_pool:
+            # Nobody, or somebody as it stands. Of nobody the error names what was meant.
+            ids[row] = cell if cell in in_pool else read_cell(cell)
+        elif cell not in in_pool:
+            ids[row] = bare
+        elif read_cell(cell) != cell:  # else no file of ours has an apostrophe there but that of the id
+            ids[row] = settle(row, cell) or (cell if typed else None)
+        if ids[row] is None:
+            raise InputError(
+                f"id {cell!r} may mean {bare!r}, written so that no spreadsheet runs it, or {cell!r} itself: {remedy}."
+            )
+    return ids
+
+
+def csv_writer(file: _Writes) -> Any:
+    """Return a writer of CSV rows whose lines end with a line feed."""
+    return csv.writer(_LineFeeds(file), lineterminator=_LINE_END)
+
+
+class _LineFeeds:
+    """Makes a csv writer quote lone carriage returns, which it does only for characters of its own line ends."""
+
+    def __init__(self, file: _Writes) -> None:
+        self._file = file
+
+    def write(self, line: str) -> object:
+        """Write a line with a line feed at its end."""
+        return self._file.write(line.removesuffix(_LINE_END) + "\n")
+
+
+def _guarded(text: str) -> bool:
+    """Whether a spreadsheet may run text, or could if apostrophes at its beginning were taken off."""
+    bare = text.lstrip("'")
+    return _FORMULA.match(bare) is not None and _NUMBER.fullmatch(bare) is None

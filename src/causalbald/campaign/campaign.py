@@ -239,7 +239,7 @@ class Campaign:
         Told
             How many outcomes were new, known already, corrected, and left empty.
         """
-        read = outcomes_of(outcomes, self.settings, self.pool.units)
+        read = outcomes_of(outcomes, self.settings, self.pool.units, self.state.rounds)
         told: list[Told] = []
 
         def decide(new: list[Event]) -> list[Draft]:
@@ -267,7 +267,7 @@ class Campaign:
     def _mark(self, kind: str, units: Any, reason: str) -> int:
         if not isinstance(reason, str) or (kind == "withdrawn" and not reason.strip()):
             raise InputError(f"give a reason in words, for the record, not {reason!r}: reason='moved away' (--reason).")
-        ids = units_of(units, self.settings, self.pool.units)
+        ids = units_of(units, self.settings, self.pool.units, self.state.rounds)
         marked: list[str] = []
 
         def decide(new: list[Event]) -> list[Draft]:
@@ -372,7 +372,7 @@ class Campaign:
         return self.belief()
 
     def _ids(self, units: Any) -> list[str] | None:
-        return None if units is None else units_of(units, self.settings, self.pool.units)
+        return None if units is None else units_of(units, self.settings, self.pool.units, self._state.rounds)
 
     def _refresh(self) -> None:
         self._advance(self.storage.events(after=self._state.number))

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causalbald._spreadsheet import read_cell, read_column
 from causalbald._typing import Array
+from causalbald.campaign.tables import TableIn
 from causalbald.campaign.tables import column as get_column
 from causalbald.campaign.units import is_text
 from causalbald.errors import InputError
@@ -143,6 +145,26 @@ def find_columns(
 def encode(columns: Iterable[Column], table: pa.Table) -> Array:
     """Return the covariates of a table as numbers, (N, D)."""
     return np.column_stack([c.encode(get_column(table, c.name, "covariate")) for c in columns])
+
+
+def with_text_read(columns: Iterable[Column], table: TableIn, id: str) -> pa.Table:
+    """Return a table whose ids and categories have lost the apostrophes that make them safe in CSV files.
+
+    A category stays as it stands if only that reading is known, and in frames and Parquet files if it is known so.
+    """
+    data, levels = table.data, {c.name: c.levels for c in columns if c.kind == "categorical"}
+    for place, name in enumerate(data.column_names):
+        if not is_text(data[name].type) or not (name in levels or (name == id and not table.typed)):
+            continue
+        cells = data[name].to_pylist()
+        if not any(cell is not None and cell.startswith("'") for cell in cells):
+            continue
+        plain = [c and read_cell(c) for c in cells] if table.typed else read_column(cells)
+        if known := levels.get(name):
+            pairs = ((a, b) if table.typed else (b, a) for a, b in zip(cells, plain, strict=True))
+            plain = [first if first in known or second not in known else second for first, second in pairs]
+        data = data.set_column(place, name, pa.chunked_array([plain], pa.string()))
+    return data
 
 
 def feature_names(columns: Iterable[Column]) -> list[str]:

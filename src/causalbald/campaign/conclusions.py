@@ -14,7 +14,7 @@ from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald.campaign.belief import Average, Belief, Effects, Mask
-from causalbald.campaign.columns import Column, as_text, encode
+from causalbald.campaign.columns import Column, as_text, encode, with_text_read
 from causalbald.campaign.pool import Pool
 from causalbald.campaign.setup import propensity_model
 from causalbald.campaign.state import State
@@ -119,9 +119,11 @@ def policy(belief: Belief, alpha: float) -> Policy:
 @one_thread()
 def predict(belief: Belief, table: TableIn, columns: Sequence[Column], alpha: float) -> pa.Table:
     """Return the expected effects of people in another table, in its order."""
-    x, pool, settings = encode(columns, table.data), belief.pool, belief.settings
+    pool, settings = belief.pool, belief.settings
+    data = with_text_read(columns, table, settings.id)
+    x = encode(columns, data)
     found = belief.effects(x, alpha)
-    ids = {settings.id: table.data[settings.id]} if settings.id in table.data.column_names else {}
+    ids = {settings.id: data[settings.id]} if settings.id in data.column_names else {}
     recommended = {"recommended": _recommended(belief, belief.treats(found))}
     outside = is_outside(propensity_model(pool.x, pool.arm, settings.seed).predict(x))
     return pa.table(ids | _effect_columns(found) | recommended | {"outside_support": outside})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causalbald._files import replacing
-from causalbald._spreadsheet import safe_cell
+from causalbald._spreadsheet import csv_writer, read_cell, safe_cell
 from causalbald.errors import InputError
 
 _SAMPLE = 1 << 18
@@ -93,7 +94,7 @@ def write_csv(data: pa.Table, path: Path) -> None:
 
 def write_rows(data: pa.Table, file: TextIO) -> None:
     """Write a table as :func:`write_csv` does, into an open file."""
-    writer = csv.writer(file, lineterminator="\n")
+    writer = csv_writer(file)
     writer.writerow([safe_cell(n) for n in data.column_names])
     for batch in data.to_batches(max_chunksize=10_000):
         columns = [column.to_pylist() for column in batch.columns]
@@ -216,7 +217,7 @@ def _read_csv(path: Path, text: Sequence[str]) -> TableIn:
                 convert_options=convert,
             )
             # An apostrophe that write_csv has put before a name is taken off again.
-            names = [n[1:] if safe_cell(n[1:]) == n else n for n in table.column_names]
+            names = [read_cell(n) for n in table.column_names]
             return TableIn(table.rename_columns(names), name=path.name, decimal=decimal)
         except pa.ArrowInvalid as error:
             if not _widened(kinds, str(error), sample, delimiter):
@@ -230,7 +231,7 @@ def _widened(kinds: dict[str, pa.DataType], error: str, sample: str, delimiter: 
     found = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)", error)
     if not found:
         return False
-    header = next(csv.reader(sample.splitlines(keepends=True), delimiter=delimiter))
+    header = next(csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter))
     name = header[int(found[1])]
     wider = pa.float64() if found[2].startswith("int") and name not in kinds else pa.string()
     if kinds.get(name) == wider:
@@ -257,7 +258,7 @@ def _sample(path: Path) -> tuple[str, str]:
 
 def _dialect(sample: str) -> tuple[str, str]:
     """Return the delimiter under which most lines have as many cells as the header, and the decimal point."""
-    lines = sample.splitlines(keepends=True)
+    lines = list(io.StringIO(sample, newline=""))  # of line ends only: other separators may be part of a cell
     lines = lines[:-1] if len(lines) > 1 and len(sample) > _SAMPLE // 2 else lines
     found = []
     for delimiter in ",;\t|":

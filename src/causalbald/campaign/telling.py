@@ -13,15 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from causalbald._money import amount
+from causalbald._spreadsheet import read_ids
 from causalbald._typing import Array
 from causalbald.campaign.columns import to_numbers
 from causalbald.campaign.events import Draft
 from causalbald.campaign.settings import Settings
 from causalbald.campaign.state import State
-from causalbald.campaign.tables import column, read_table
-from causalbald.campaign.units import Units, canonical, id_text
+from causalbald.campaign.tables import TableIn, column, read_table
+from causalbald.campaign.units import Units, canonical, id_text, written
 from causalbald.errors import InputError, OutcomeWarning
 
+Rounds = Sequence[Mapping[str, Any]]
 _SEEMS_BINARY = 10  # outcomes of 0 and 1, from which on another number is news
 
 
@@ -81,8 +83,8 @@ def _warn_if_no_longer_binary(changed: Mapping[str, float], before: Sequence[flo
         )
 
 
-def outcomes_of(source: Any, settings: Settings, units: Units) -> Outcomes:
-    """Return the outcomes in a frame, a file or a mapping from id to outcome."""
+def outcomes_of(source: Any, settings: Settings, units: Units, rounds: Rounds) -> Outcomes:
+    """Return the outcomes in a frame, a file or a mapping from id to outcome; ``rounds`` are the recorded batches."""
     if isinstance(source, Mapping):
         if not source:
             raise InputError("no outcomes given: a mapping goes from ids to outcomes.")
@@ -90,7 +92,7 @@ def outcomes_of(source: Any, settings: Settings, units: Units) -> Outcomes:
         source = pa.table({settings.id: [canonical(i) for i in source], settings.outcome: cells})
     found = read_table(source, text=[settings.id])
     table = found.data
-    ids = _known_ids(column(table, settings.id, "ids"), settings.id, units)
+    ids = _known_ids(found, settings.id, units, rounds)
     outcome = column(table, settings.outcome, "outcome")
     values = to_numbers(outcome, settings.outcome, ids, decimal=found.decimal)
     there = ~np.isnan(values)
@@ -119,11 +121,10 @@ def check_binary(values: Array, ids: Sequence[str], settings: Settings) -> None:
         )
 
 
-def units_of(source: Any, settings: Settings, units: Units) -> list[str]:
+def units_of(source: Any, settings: Settings, units: Units, rounds: Rounds) -> list[str]:
     """Return ids from a list, a frame with the id column, or a file."""
     if isinstance(source, Path) or hasattr(source, "columns") or isinstance(source, pa.Table):
-        found = read_table(source, text=[settings.id]).data
-        return _known_ids(column(found, settings.id, "ids"), settings.id, units)
+        return _known_ids(read_table(source, text=[settings.id]), settings.id, units, rounds)
     if isinstance(source, (str, int)) or not isinstance(source, Iterable):
         source = [source]
     ids = [canonical(i) for i in source]
@@ -147,12 +148,25 @@ def withdrawable(kind: str, ids: Sequence[str], state: State) -> list[str]:
     return [u for u in ids if state.of(u) == "pending"]
 
 
-def _known_ids(values: pa.ChunkedArray, name: str, units: Units) -> list[str]:
-    """Return ids of a column, all known; a leading apostrophe that our own CSV files put there is taken off again."""
-    ids: list[str] = id_text(values, name).to_pylist()
-    quoted = [i.startswith("'") for i in ids]
-    if any(quoted):
-        known = set(units.text.to_pylist())
-        ids = [i[1:] if q and i not in known else i for i, q in zip(ids, quoted, strict=True)]
+def _known_ids(table: TableIn, name: str, units: Units, rounds: Rounds) -> list[str]:
+    """Return the ids of a table, all of them in the pool; raise InputError where one has two meanings."""
+    cells = written(column(table.data, name, "ids"), name).to_pylist()
+    meant = read_ids(
+        cells,
+        units.held,
+        lambda row, cell: _asked_for(table.data, row, cell, rounds),
+        typed=table.typed,
+        remedy="give the columns rank and round of the batch, too, or a Parquet file",
+    )
+    ids: list[str] = id_text(pa.chunked_array([meant], pa.string()), name).to_pylist()
     units.positions(ids)
     return ids
+
+
+def _asked_for(table: pa.Table, row: int, cell: str, rounds: Rounds) -> str | None:
+    """Return who was asked for at the rank and round in a row, if the cell may stand for that id."""
+    if not {"rank", "round"} <= {*table.column_names}:
+        return None
+    number, rank = (canonical(table[name][row].as_py()) for name in ("round", "rank"))
+    asked = (u["id"] for r in rounds for u in r["units"] if (str(r["round"]), str(u["rank"])) == (number, rank))
+    return next((unit for unit in asked if unit in (cell, cell[1:])), None)

@@ -77,6 +77,11 @@ class Units:
         order: Positions = found[pc.index_in(wanted, value_set=distinct).to_numpy(zero_copy_only=False)]
         return order
 
+    def held(self, ids: Iterable[str]) -> set[str]:
+        """Return those of some ids, as text, that are in the pool."""
+        wanted = pa.array(list(ids), pa.string())
+        return set(wanted.filter(pc.is_in(wanted, value_set=self._values)).to_pylist())
+
     def at(self, positions: Positions) -> list[str]:
         """Return the ids at ``positions``, as text."""
         taken: list[str] = self._values.take(pa.array(positions)).to_pylist()

@@ -151,7 +151,7 @@ def keep_untold(campaign: Campaign, output: Path | None, columns: Sequence[str])
         return
     settings = campaign.settings
     try:
-        found = outcomes_of(output, settings, campaign.pool.units).values
+        found = outcomes_of(output, settings, campaign.pool.units, campaign.state.rounds).values
         untold = sum(campaign.state.outcomes.get(unit) != value for unit, value in found.items())
     except InputError:
         untold = filled_in(table, settings.outcome)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import sys
@@ -18,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from causalbald._files import check_place, replacing
-from causalbald._spreadsheet import safe_cell
+from causalbald._spreadsheet import csv_writer, safe_cell
 from causalbald.errors import CausalBaldError, InputError
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def print_records(records: Sequence[Mapping[str, Any]], *, as_json: bool, title:
         return
     columns = list(records[0]) if records else []
     if not sys.stdout.isatty():
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer = csv_writer(sys.stdout)
         writer.writerow([safe_cell(c) for c in columns])
         writer.writerows([[safe_cell(_digits(record[c])) for c in columns] for record in records])
         return

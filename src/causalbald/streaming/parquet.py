@@ -169,6 +169,11 @@ class ParquetPool:
             )
         return found
 
+    def held(self, ids: Collection[str]) -> set[str]:
+        """Return those of some ids, as text, that are in the pool."""
+        wanted = pa.array(list(ids), pa.string())
+        return {i for _, text in self._ids() for i in text.filter(pc.is_in(text, value_set=wanted)).to_pylist()}
+
     def people(self, positions: Positions) -> pa.Table:
         """Return ids and treatments of some units, as they are in the files; ids that are numbers as whole ones."""
         return self.with_whole_ids(self.files.take(positions, [self.id, self.treatment]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,11 +17,12 @@ from causalbald import acquisition as acq
 from causalbald import loop
 from causalbald._files import check_place, replacing
 from causalbald._random import generator
+from causalbald._spreadsheet import read_cell, read_ids
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.acquisition.registry import Batch
-from causalbald.campaign.columns import to_numbers
+from causalbald.campaign.columns import as_text, to_numbers
 from causalbald.campaign.tables import column, read_table
 from causalbald.campaign.units import id_text, is_text, written
 from causalbald.errors import InputError
@@ -330,14 +331,26 @@ class Round:
         name = self.pool.id
         found = read_table(source, text=[name])
         table = found.data
-        ids = written(column(table, name, "ids"), name)
-        # An apostrophe that our own CSV files put before a formula is taken off again.
-        ids = id_text(pc.replace_substring_regex(ids, r"^'([=+\-@\t\r])", r"\1"), name)
+        cells = written(column(table, name, "ids"), name).to_pylist()
+        remedy = "give the whole table that `choose` wrote, or a Parquet file"
+        settle = partial(self._of_arm, table)
+        meant = read_ids(cells, self.pool.held, settle, typed=found.typed, remedy=remedy)
+        ids = id_text(pa.chunked_array([meant], pa.string()), name)
         if not is_text(self.pool.files.kind(name)):  # as a spreadsheet or pandas may write whole numbers
             ids = pc.replace_substring_regex(ids, r"^(-?\d+)\.0+$", r"\1")
         outcome = column(table, self.outcome, "outcome")
         values = to_numbers(outcome, self.outcome, ids.to_pylist(), decimal=found.decimal)
         return pa.table({"id": ids, "outcome": values})
+
+    def _of_arm(self, table: pa.Table, row: int, cell: str) -> str | None:
+        """Return whom a row of a batch stands for: who is written so now, or the other person if the arm says so."""
+        if not {self.pool.treatment, *OWN_COLUMNS} <= {*table.column_names}:
+            return None
+        arm = read_cell(as_text(table[self.pool.treatment].slice(row, 1))[0].as_py())
+        people = (cell[1:], cell)
+        arms = self.pool.people(self.pool.positions(pa.array(people)))[self.pool.treatment]
+        fitting = [unit for unit, a in zip(people, as_text(arms).to_pylist(), strict=True) if read_cell(a) == arm]
+        return fitting[0] if fitting else None
 
     def check_size(self, size: int) -> None:
         """Refuse to choose more units than there are left."""
