@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from causalbald import Posterior
-from causalbald._typing import Array
+from causalbald._typing import AnyArray, Array
 from causalbald.errors import ApproximationWarning, InputError
-from causalbald.testing import fake_posterior
+from causalbald.models.base import CateEstimator, Labelled
+from causalbald.posterior import Link
+from causalbald.testing import check_model, fake_posterior
 
 
 def joint_covariance(p: Posterior) -> Array:
@@ -292,3 +294,88 @@ def test_rescaled_is_the_belief_in_another_unit() -> None:
     np.testing.assert_allclose(other.covariance, 100 * belief.covariance)
     np.testing.assert_allclose(other.outcome_noise, 100 * belief.outcome_noise)
     np.testing.assert_allclose(other.mean, 10 * belief.mean + 3)
+
+
+IMPOSSIBLE = {
+    "negative": [[-1.0, 0.0], [0.0, -1.0]],
+    "slightly negative": [[0.5, 0.0], [0.0, -1e-3]],
+    "one arm negative": [[-0.3, 0.0], [0.0, 0.5]],
+    "not symmetric": [[0.5, 0.2], [0.1, 0.5]],
+    "correlation above one": [[0.5, 0.6], [0.6, 0.5]],
+}
+
+
+@pytest.mark.parametrize("link", ["identity", "probit"])
+@pytest.mark.parametrize("block", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_residual_that_is_no_covariance_is_refused(block: list[list[float]], link: Link) -> None:
+    base = fake_posterior(units=20_000, link=link)
+    residual = base.residual.copy()
+    residual[[9_000, 19_000]] = block
+    with pytest.raises(InputError, match=r"residual .* 2 of 20000 units.*position 9000.*root @ root"):
+        Posterior(base.mean, base.factor, residual, base.noise, link)
+    for alone in (residual[9_000], -residual[0]):
+        with pytest.raises(InputError, match="20000 of 20000 units"):
+            Posterior(base.mean, base.factor, alone, base.noise, link)
+
+
+def test_a_residual_for_one_or_three_arms_is_a_covariance_too() -> None:
+    for arms in (1, 3):
+        mean, factor = np.zeros((4, arms)), np.ones((4, arms, 2))
+        Posterior(mean, factor, np.eye(arms), np.ones(()))
+        for bad in (-np.eye(arms), np.eye(arms) - 1.5 * np.ones((arms, arms)) / arms):
+            with pytest.raises(InputError, match="4 of 4 units"):
+                Posterior(mean, factor, bad, np.ones(()))
+    skewed = np.eye(3)
+    skewed[0, 2] = 0.5
+    with pytest.raises(InputError, match="symmetric"):
+        Posterior(np.zeros((4, 3)), np.ones((4, 3, 2)), skewed, np.ones(()))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
+def test_a_residual_that_rounding_made_slightly_negative_is_accepted(noise: float, scale: float) -> None:
+    base = fake_posterior(units=5, residual=False)
+    rounded = np.array([[-1e-8, 2e-8], [1e-8, 1e-8]]) * scale**2
+    belief = Posterior(base.mean, base.factor * scale, rounded, np.array(noise * scale**2))
+    assert (belief.variance > 0).all()
+
+
+@pytest.mark.parametrize("link", ["identity", "probit"])
+def test_beliefs_that_follow_from_a_possible_one_are_not_refused(link: Link) -> None:
+    """Of a unit that is measured without noise in both arms, nothing but rounding errors is left."""
+    base = fake_posterior(units=3, noise=0.0, link=link)
+    for magnitude in (1e-6, 1.0, 1e3):
+        root = magnitude * np.array([[1.0, 1.0 + 1e-9], [1.0, 1.0]])
+        belief = Posterior(10 * base.mean, magnitude * base.factor, root @ root.T, base.noise, link)
+        for _ in range(3):
+            for unit, arm in ((0, 0), (0, 1), (1, 1), (1, 0)):
+                belief = belief.condition(unit, arm)
+        for small in (belief, belief.take([0]), belief.rescaled(1e-3, 2.0), belief.take([0]).linearised()):
+            assert (small.variance >= 0).all()
+        assert len(Posterior.mixture([belief.take([0]), belief.take([1])])) == 1
+
+
+def test_probit_beliefs_of_all_scales_have_a_linear_approximation() -> None:
+    for sd in (1e-6, 1e-3, 1.0, 30.0):
+        for index in (0.0, 3.0, -8.0, 30.0):
+            base = fake_posterior(units=50, link="probit")
+            belief = Posterior(base.mean + index, sd * base.factor, sd**2 * base.residual, base.noise, "probit")
+            assert (belief.linearised().take([3]).variance >= 0).all()
+
+
+class Impossible(CateEstimator):
+    """A model whose belief has a negative residual, whether or not it is joint."""
+
+    def __init__(self, *, random_state: int = 0) -> None:
+        self.random_state = random_state
+
+    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None: ...
+
+    def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
+        mean = np.stack([x[:, 0], 1 + x[:, 0] + x[:, 1]], axis=1)
+        return Posterior(mean, np.zeros((len(x), 2, 1)), -2 * np.eye(2), np.array(0.1))
+
+
+def test_the_conformance_suite_names_an_impossible_belief() -> None:
+    with pytest.raises(AssertionError, match=r"a belief must be possible, but residual is not a covariance"):
+        check_model(Impossible())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from causalbald._covariate_names import in_fitted_order, table_columns
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald.errors import InputError
 
@@ -20,14 +22,17 @@ def _examples(where: Any) -> str:
     return f"{len(positions)} of {np.size(where)}, at position {shown}{more}"
 
 
-def check_covariates(values: Any, name: str = "X", *, columns: int | None = None) -> Array:
-    """Return ``values`` (array or any DataFrame) as a finite (N, D) float array."""
-    labels = [str(c) for c in getattr(values, "columns", [])]
-    if len(set(labels)) < len(labels):
-        repeated = next(c for c in labels if labels.count(c) > 1)
-        raise InputError(f"{name} has more than one column {repeated!r}: rename or drop one.")
-    if labels:
-        matrix = np.column_stack([_numeric_column(values[c], f"{name}[{c!r}]") for c in values.columns])
+def check_covariates(
+    values: Any, name: str = "X", *, columns: int | None = None, names: Sequence[str] | None = None
+) -> Array:
+    """Return ``values`` (array or any DataFrame) as a finite (N, D) float array.
+
+    ``columns`` and ``names`` are those that a model was fitted on: D, and the order of a DataFrame's columns.
+    """
+    table = in_fitted_order(table_columns(values, name) or {}, names, name)
+    labels = [str(c) for c in table]
+    if table:
+        matrix = np.column_stack([_numeric_column(column, f"{name}[{c!r}]") for c, column in table.items()])
     else:
         matrix = _as_float(values, name)
     if matrix.ndim != 2:
@@ -52,17 +57,24 @@ def check_covariates(values: Any, name: str = "X", *, columns: int | None = None
     return matrix
 
 
-def check_inputs(values: Any, name: str = "X", *, images: bool, shape: tuple[int, ...] | None = None) -> AnyArray:
+def check_inputs(
+    values: Any,
+    name: str = "X",
+    *,
+    images: bool,
+    shape: tuple[int, ...] | None = None,
+    names: Sequence[str] | None = None,
+) -> AnyArray:
     """Return a table (N, D) as float64 or, where ``images`` are taken, images (N, C, H, W) as float32.
 
-    ``shape`` is that of one unit, if it is known.
+    ``shape`` is that of one unit, if it is known, and ``names`` are those of its columns.
     """
     dimensions = np.ndim(values) if not hasattr(values, "columns") else 2
     if dimensions == 4 and images:
         return _check_images(values, name, shape)
     if shape is not None and len(shape) == 3:
         raise InputError(f"{name} must be images (N, {', '.join(map(str, shape))}), got {np.shape(values)}.")
-    return check_covariates(values, name, columns=None if shape is None else shape[0])
+    return check_covariates(values, name, columns=None if shape is None else shape[0], names=names)
 
 
 def _check_images(values: Any, name: str, shape: tuple[int, ...] | None) -> AnyArray:

@@ -105,7 +105,7 @@ class Downdated:
 
     def _now(self) -> Posterior:
         p = self._joint
-        return Posterior(p.mean, np.empty((*p.mean.shape, 0)), self._within, p.noise, p.link, p.n_draws)
+        return p._derived(factor=np.empty((*p.mean.shape, 0)), residual=self._within)
 
     def _row(self, unit: int) -> Array:
         return self._changed[unit] if unit in self._changed else self._joint.factor[unit].astype(np.float64)

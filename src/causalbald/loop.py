@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
+from causalbald._covariate_names import fitted_names
 from causalbald._money import spendable
 from causalbald._random import generator
 from causalbald._threads import one_thread
@@ -34,7 +36,7 @@ _TARGETS = 1000
 
 def score_pool(
     model: CateEstimator,
-    X: ArrayLike,
+    X: Any,
     treatment: ArrayLike,
     acquisition: str | acq.Acquisition | acq.registry.Score,
     *,
@@ -47,7 +49,7 @@ def score_pool(
     Functions that ask for ``targets`` get those given, by default :func:`pool_targets`, beside each chunk.
     """
     function = acq.get(acquisition)
-    x = check_inputs(X, images=model.accepts_images)
+    x = check_inputs(X, images=model.accepts_images, names=fitted_names(model))
     arm = check_treatment(treatment, len(x))
     pi = None if propensity is None else check_probability(propensity, len(x))
     goal = _goal(function, targets, len(x))
@@ -124,7 +126,7 @@ def among(goal: acq.Targets, rows: Positions, positions: Positions) -> acq.Targe
 
 def choose(
     model: CateEstimator,
-    X: ArrayLike,
+    X: Any,
     treatment: ArrayLike,
     acquisition: str | acq.Acquisition | acq.registry.Score,
     size: int,
@@ -187,7 +189,7 @@ def choose(
         In the order of choice.
     """
     function = acq.get(acquisition)
-    x = check_inputs(X, images=model.accepts_images)
+    x = check_inputs(X, images=model.accepts_images, names=fitted_names(model))
     arm = check_treatment(treatment, len(x))
     waiting = check_positions(pending, len(x), "pending")
     open_units = np.setdiff1d(check_positions(available, len(x), "available"), waiting)
@@ -255,14 +257,14 @@ def _offered(scores: Array, units: int, available: Positions, price: Array | Non
     return offered
 
 
-def batch_rule(model: CateEstimator, X: ArrayLike, wanted: str = "auto") -> Batch:
+def batch_rule(model: CateEstimator, X: Any, wanted: str = "auto") -> Batch:
     """Return the rule that is wanted; for "auto" greedy, if a fitted model can say how units hang together, or softmax.
 
     Greedy batches from a model that cannot are refused.
     """
     if check_choice(wanted, "batch", ("softmax", "greedy", "auto")) == "softmax":
         return "softmax"
-    belief = model.posterior(np.asarray(X)[:1])
+    belief = model.posterior(X[:1])
     if wanted == "greedy":
         check_relates_units(belief)
     return "greedy" if belief.relates_units else "softmax"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr, ndtri, owens_t, stdtrit
 
 from causalbald._gaussian import bivariate_cdf
+from causalbald._psd import impossible_blocks, not_a_covariance
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_alpha, check_int, check_positions, check_treatment, check_vector
 from causalbald.errors import ApproximationWarning, InputError
@@ -21,6 +22,7 @@ Link = Literal["identity", "probit"]
 LARGE_RESIDUAL_SHARE = 0.5
 MIN_DRAWS = 100  # fewer say little about how units hang together: the factor of five members has rank four
 _ROUNDING = 1e-14  # share of a probability that is lost when its variance is worked out
+_TOLERANCE = 1e-5  # share of the variance of outcomes that rounding may take off a residual, also in float32
 _CHUNK = 8192
 _ROWS = 64  # of a factor, that stay in the cache together
 
@@ -41,7 +43,9 @@ class Posterior:
     factor : (N, K, R)
         Square root of the joint covariance across units, float64 or float32.
     residual : broadcast to (N, K, K)
-        Variance that the factor misses, local to a unit; 0.0 for draws and ensembles.
+        Variance that the factor misses, local to a unit; 0.0 for draws and ensembles. Each unit's block is a
+        covariance: symmetric, without negative eigenvalues. Rounding is tolerated up to 1e-5 of the largest variance
+        of an outcome; a variance that rounding made negative counts as 0.
     noise : broadcast to (N, K)
         Outcome noise variance; not used with the probit link, whose latent noise is 1.
     link : "identity" or "probit"
@@ -57,6 +61,11 @@ class Posterior:
     n_draws: int | None = None
 
     def __post_init__(self) -> None:
+        self._settle()
+        self._check_residual()
+
+    def _settle(self) -> None:
+        """Check shapes and numbers, and make the arrays read-only."""
         mean = np.asarray(self.mean, dtype=np.float64)
         factor = np.asarray(self.factor)
         if factor.dtype != np.float32:
@@ -76,6 +85,29 @@ class Posterior:
             object.__setattr__(self, name, view)
         if (noise < 0).any():
             raise InputError("noise is a variance and must not be negative.")
+
+    def _check_residual(self) -> None:
+        """Raise unless each unit's residual is a covariance up to rounding."""
+        if not self.residual.any():
+            return
+        noise = float(self.noise.max()) if self.link == "identity" else 1.0
+        bad = impossible_blocks(self.residual, _TOLERANCE * (max(float(_diagonal(self.residual).max()), 0.0) + noise))
+        if len(bad):  # variances of the factor take a pass over it, and can only make the tolerance larger
+            largest = max(float(_diagonal(self.latent_covariance).max()), 0.0)
+            bad = impossible_blocks(self.residual, _TOLERANCE * (largest + noise))
+        if len(bad):
+            raise not_a_covariance(self.residual, bad, "residual")
+
+    def _derived(self, **changes: Any) -> Posterior:
+        """Return this belief with some fields changed by formulas that keep the residual a covariance.
+
+        The residual is not checked again: what is left of it can be smaller than the rounding errors it inherits.
+        """
+        belief = object.__new__(type(self))
+        for field in fields(self):
+            object.__setattr__(belief, field.name, changes.get(field.name, getattr(self, field.name)))
+        belief._settle()
+        return belief
 
     def __repr__(self) -> str:
         units, arms, rank = self.factor.shape
@@ -127,24 +159,23 @@ class Posterior:
         # Moments from S draws are as uncertain as 1 / (S - 1) says, those in closed form are not.
         uncertain = sum(v**2 / (m.n_draws - 1) for v, m in zip(w, members, strict=True) if m.n_draws is not None)
         draws = 1 + round(1 / uncertain) if uncertain > 0 else None
-        return cls(mean, factor, residual, noise, members[0].link, n_draws=draws)
+        return members[0]._derived(mean=mean, factor=factor, residual=residual, noise=noise, n_draws=draws)
 
     def take(self, positions: ArrayLike) -> Posterior:
         """Return the belief about some of the units, in the order of ``positions``."""
         index = check_positions(positions, len(self))
         names = ("mean", "factor", "residual", "noise")
-        return replace(self, **{name: getattr(self, name)[index] for name in names})
+        return self._derived(**{name: getattr(self, name)[index] for name in names})
 
     def widened(self, factor: Array, *, joint: bool) -> Posterior:
         """Return the belief with the covariance of one more factor (N, K, R); without ``joint``, that within units."""
         if joint:
-            return replace(self, factor=np.concatenate([self.factor, factor], axis=-1))
-        return replace(self, residual=self.residual + factor @ factor.transpose(0, 2, 1))
+            return self._derived(factor=np.concatenate([self.factor, factor], axis=-1))
+        return self._derived(residual=self.residual + factor @ factor.transpose(0, 2, 1))
 
     def rescaled(self, scale: float, shift: float) -> Posterior:
         """Return the belief in another unit of the outcome: scale * outcome + shift."""
-        return replace(
-            self,
+        return self._derived(
             mean=self.mean * scale + shift,
             factor=self.factor * scale,
             residual=self.residual * scale**2,
@@ -285,7 +316,7 @@ class Posterior:
                 rows -= along[..., None] * f.astype(factor.dtype)
             factor[i] -= np.outer(r / (d * q), f)
         residual[i] -= np.outer(r, r) / local
-        return Posterior(self.mean, factor, residual, self.noise, self.link, self.n_draws)
+        return self._derived(factor=factor, residual=residual)
 
     @cached_property
     def slope(self) -> Array:
@@ -305,7 +336,9 @@ class Posterior:
             return self
         factor = self.factor * self.slope[..., None]
         residual = self.covariance - np.einsum("nar,nbr->nab", factor, factor)
-        return Posterior(self.expected, factor, residual, self.outcome_noise, "identity", self.n_draws)
+        return self._derived(
+            mean=self.expected, factor=factor, residual=residual, noise=self.outcome_noise, link="identity"
+        )
 
     def log_density(self, treatment: ArrayLike, outcome: ArrayLike) -> Array:
         """Return the log density (N,) of an outcome of each unit under its arm; of 0 or 1 with the probit link."""

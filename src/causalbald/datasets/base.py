@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from causalbald._covariate_names import table_columns
 from causalbald._registry import Registry
 from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import (
@@ -111,7 +112,7 @@ class Benchmark:
         pool_rows, validation_rows = train_test_split(rest, test_size=validation, random_state=seed)
         check_both_arms(everyone.t[pool_rows], "units of the pool")
         splits = (everyone.take(rows) for rows in (pool_rows, validation_rows, test_rows))
-        return cls(name, *splits, covariate_names=tuple(str(c) for c in getattr(x, "columns", ())))
+        return cls(name, *splits, covariate_names=tuple(str(c) for c in table_columns(x, "x") or ()))
 
 
 _REGISTRY: Registry[Callable[..., Benchmark]] = Registry("data set", "datasets")

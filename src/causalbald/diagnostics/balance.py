@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from causalbald._covariate_names import table_columns
 from causalbald._typing import Array
 from causalbald._validation import check_both_arms, check_covariates, check_treatment, check_vector
 from causalbald.errors import InputError
@@ -48,7 +49,7 @@ def balance_table(X: Any, treatment: ArrayLike, weights: ArrayLike | None = None
     difference = _standardise(means[1] - means[0], np.sqrt((variances[0] + variances[1]) / 2))
     return pd.DataFrame(
         {
-            "covariate": [str(c) for c in getattr(X, "columns", (f"x{k}" for k in range(x.shape[1])))],
+            "covariate": [str(c) for c in table_columns(X, "X") or (f"x{k}" for k in range(x.shape[1]))],
             "mean_control": means[0],
             "mean_treated": means[1],
             "difference": difference,

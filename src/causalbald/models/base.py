@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from causalbald._covariate_names import fitted_names, remember, text_names
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import (
     check_both_arms,
@@ -86,19 +87,21 @@ class CateEstimator(BaseEstimator, ABC):
         T : (n,)
             Arm of each measured unit, 0 or 1; both must occur.
         X : (n, D) array or DataFrame, or images (n, C, H, W) where the model takes them
-            Covariates of the measured units.
+            Covariates of the measured units. Names of columns are remembered: another DataFrame needs the same names,
+            in any order. Arrays are taken by position.
         pool : like X, optional
             Covariates of everyone who might be measured: needs no outcomes, sharpens scaling and joint beliefs.
         validation : (Y, T, X), optional
             Labelled units for early stopping. They cost money too; models that can do without ignore them.
         """
-        x = check_inputs(X, images=self.accepts_images)
+        x, names = check_inputs(X, images=self.accepts_images), text_names(X, "X")
         data = Labelled(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
         check_both_arms(data.t)
-        others = x if pool is None else self._check_alike(pool, "pool", x.shape[1:])
-        free = None if validation is None else self._check_validation(validation, x.shape[1:])
+        others = x if pool is None else self._check_alike(pool, "pool", x.shape[1:], names)
+        free = None if validation is None else self._check_validation(validation, x.shape[1:], names)
         self._fitted = False
-        self.n_features_in_, self._shape = x.shape[1], x.shape[1:]
+        self._shape = x.shape[1:]
+        remember(self, names, self._shape)
         with self._threads(x):
             self._fit(data, others, free)
         self._fitted = True
@@ -161,15 +164,17 @@ class CateEstimator(BaseEstimator, ABC):
 
     def _check_new(self, X: Any) -> AnyArray:
         check_is_fitted(self)
-        return self._check_alike(X, "X", self._shape)
+        return self._check_alike(X, "X", self._shape, fitted_names(self))
 
-    def _check_alike(self, X: Any, name: str, shape: tuple[int, ...]) -> AnyArray:
-        return check_inputs(X, name, images=self.accepts_images, shape=shape)
+    def _check_alike(self, X: Any, name: str, shape: tuple[int, ...], names: Sequence[str] | None) -> AnyArray:
+        return check_inputs(X, name, images=self.accepts_images, shape=shape, names=names)
 
-    def _check_validation(self, validation: tuple[ArrayLike, ArrayLike, Any], shape: tuple[int, ...]) -> Labelled:
+    def _check_validation(
+        self, validation: tuple[ArrayLike, ArrayLike, Any], shape: tuple[int, ...], names: Sequence[str] | None
+    ) -> Labelled:
         if len(validation) != 3:
             raise InputError("validation must be a triple (Y, T, X).")
-        x = self._check_alike(validation[2], "validation X", shape)
+        x = self._check_alike(validation[2], "validation X", shape, names)
         y = check_vector(validation[0], "validation Y", len(x))
         return Labelled(y, check_treatment(validation[1], len(x), "validation T"), x)
 

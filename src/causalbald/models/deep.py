@@ -13,6 +13,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from causalbald._covariate_names import remember
 from causalbald._random import generator
 from causalbald._scaling import channel_scale, column_scale, outcome_scale
 from causalbald._threads import at_most
@@ -163,7 +164,8 @@ class DeepEstimator(CateEstimator):
     def _describe(self, d: dict[str, Any]) -> None:
         """Take over what was fitted beside the tensors, as ``storage`` wrote it."""
         self.shape_, self.binary_, self.steps_ = tuple(d["shape"]), d["binary"], d["steps"]
-        self.n_features_in_, self._shape, self._fitted = self.shape_[0], self.shape_, True
+        self._shape, self._fitted = self.shape_, True
+        remember(self, d.get("names"), self.shape_)  # files of version 0.1.0 hold no names
         s = d["scaling"]
         self.scaling_ = Scaling(np.array(s["x_mean"]), np.array(s["x_scale"]), s["y_mean"], s["y_scale"])
 

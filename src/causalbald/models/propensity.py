@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
+from causalbald._covariate_names import fitted_names, remember, text_names
 from causalbald._typing import Array, Treatment
 from causalbald._validation import check_both_arms, check_covariates, check_int, check_treatment
 from causalbald.errors import InputError
@@ -50,7 +51,7 @@ class PropensityModel(BaseEstimator):
 
     def fit(self, X: Any, T: ArrayLike) -> Self:
         """Learn from covariates X (N, D) and arms T (N,)."""
-        x = check_covariates(X)
+        x, names = check_covariates(X), text_names(X, "X")
         t = check_treatment(T, len(x), "T")
         check_both_arms(t, "units")
         check_clip(self.clip)
@@ -67,13 +68,13 @@ class PropensityModel(BaseEstimator):
         _, self.models_, raw = found[self.kind_]
         self.calibration_ = Calibration.of(logit(_inside(raw)), t, self.clip)
         self.cross_fitted_ = self.calibration_.of_probability(raw)
-        self.n_features_in_ = x.shape[1]
+        remember(self, names, x.shape[1:])
         return self
 
     def predict(self, X: Any) -> Array:
         """Return P(treated | x) of new units, (N,): the mean over the folds' models, calibrated and clipped."""
         check_is_fitted(self)
-        x = check_covariates(X, columns=self.n_features_in_)
+        x = check_covariates(X, columns=self.n_features_in_, names=fitted_names(self))
         return self.calibration_.of_probability(np.mean([m.predict_proba(x)[:, 1] for m in self.models_], axis=0))
 
     def _logistic(self) -> Any:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional
 
+from causalbald._covariate_names import fitted_names, remember, text_names
 from causalbald._random import generator
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_both_arms, check_inputs, check_int, check_number, check_treatment
@@ -99,12 +100,13 @@ class PropensityNetwork(BaseEstimator):
 
     def fit(self, X: Any, T: ArrayLike) -> Self:
         """Learn from images X (N, C, H, W), or a table (N, D), and arms T (N,)."""
-        x = check_inputs(X, images=True)
+        x, names = check_inputs(X, images=True), text_names(X, "X")
         t = check_treatment(T, len(x), "T")
         check_both_arms(t, "units")
         check_clip(self.clip)
         folds = check_folds(self.folds, t)
         splits = list(StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(t, t))
+        remember(self, names, x.shape[1:])
         self.shape_, self.scaling_ = x.shape[1:], Scaling.of(x, t.astype(float), binary=True)
         y = torch.as_tensor(t)
         labels = Labels(self.scaling_.covariates(x), y, y.float())
@@ -119,8 +121,8 @@ class PropensityNetwork(BaseEstimator):
     def predict(self, X: Any) -> Array:
         """Return P(treated | x) of new units, (N,): the mean over the folds' networks, calibrated and clipped."""
         check_is_fitted(self)
-        raw = expit(self._scores(check_inputs(X, images=True, shape=self.shape_))).mean(0)
-        return self.calibration_.of_probability(raw)
+        x = check_inputs(X, images=True, shape=self.shape_, names=fitted_names(self))
+        return self.calibration_.of_probability(expit(self._scores(x)).mean(0))
 
     def _study(self, labels: Labels, members: list[AnyArray]) -> Study:
         """Each member stops on a fifth of its units, at most 1,000."""

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import causalbald
+from causalbald._covariate_names import fitted_names
 from causalbald._files import replacing
 from causalbald.errors import InputError
 
@@ -35,6 +36,7 @@ def save(model: DeepEstimator, path: Path) -> None:
         "parameters": parameters,
         "own_encoder": own_encoder,
         "shape": list(model.shape_),
+        "names": fitted_names(model),
         "binary": model.binary_,
         "steps": model.steps_,
         "members": len(model.steps_),

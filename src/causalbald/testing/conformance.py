@@ -97,9 +97,11 @@ def check_model(model: CateEstimator) -> None:
     before = model.get_params()
     fitted = clone(model).fit(y, t, X=x, pool=np.vstack([x, new]))
     assert model.get_params() == before, "fit must not change parameters"
-    posterior = fitted.posterior(new)
+    try:
+        posterior, single = fitted.posterior(new), fitted.posterior(new, joint=False)
+    except InputError as refusal:
+        raise AssertionError(f"posterior: a belief must be possible, but {refusal}") from refusal
     assert posterior.mean.shape == (7, 2), "posterior: one row per unit, one column per arm"
-    single = fitted.posterior(new, joint=False)
     np.testing.assert_allclose(single.mean, posterior.mean, rtol=1e-5, atol=1e-4, err_msg="joint=False changes means")
     np.testing.assert_allclose(single.covariance, posterior.covariance, rtol=1e-3, atol=1e-6, err_msg="or covariances")
     effect = fitted.effect(new)
