@@ -15,7 +15,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from causalbald import __version__
-from causalbald._files import check_place
+from causalbald._files import check_place, replacing
 from causalbald._registry import PLUGINS_VARIABLE, plugin_at_fault
 from causalbald.cli import campaign, experiments, figures, streaming, tuning
 from causalbald.cli.experiments import use_data_dir
@@ -88,7 +88,8 @@ def demo(
     with progress_bar("simulating studies") as progress:
         result = run_demo(seeds=seeds, steps=steps, workers=workers, progress=progress)
     command = f"causalbald demo --seeds {seeds}" + ("" if steps is None else f" --steps {steps}")
-    output.write_text(demo_page(result, command), encoding="utf-8")
+    with replacing(output) as beside:
+        beside.write_text(demo_page(result, command), encoding="utf-8")
     rows = [
         {
             "study": row["study"],
@@ -174,7 +175,8 @@ def table(
 
     check_place(output)
     people = load_nhefs(outcomes)
-    people.to_csv(output, index=False, float_format="%g")
+    with replacing(output) as beside:
+        people.to_csv(beside, index=False, float_format="%g")
     stderr.print(f"{len(people):,} people of {name.value}: {escape(str(output.resolve()))}", soft_wrap=True)
 
 
@@ -193,10 +195,12 @@ def measure(
     check_place(failed)
     found = follow_up(column(read_table(batch, text=[ID]).data, ID, "id").to_pylist())
     lost = found[OUTCOME].isna()
-    found[~lost].to_csv(output, index=False, float_format="%g")
+    with replacing(output, batch) as beside:
+        found[~lost].to_csv(beside, index=False, float_format="%g")
     stderr.print(f"{(~lost).sum():,} of {len(found):,} measured: {escape(str(output.resolve()))}", soft_wrap=True)
     if failed is not None:
-        found.loc[lost, [ID]].to_csv(failed, index=False)
+        with replacing(failed, batch) as beside:
+            found.loc[lost, [ID]].to_csv(beside, index=False)
     if lost.any():
         where = "" if failed is None else f": {escape(str(failed.resolve()))}"
         stderr.print(f"{lost.sum():,} could not be measured{where}", soft_wrap=True)
@@ -242,7 +246,8 @@ def trial(
             progress=progress,
         )
     if output is not None:
-        table.to_csv(output, index=False)
+        with replacing(output) as beside:
+            table.to_csv(beside, index=False)
     rows = [{str(k): v for k, v in row.items()} for row in table.to_dict("records")]
     if as_json:
         rows = [{**row, "acquired": acquired} for row, acquired in zip(rows, table.attrs["acquired"], strict=True)]

@@ -185,7 +185,7 @@ class Round:
         """Write ids and scores as a Parquet file, whole or not at all."""
         import pyarrow.parquet as pq
 
-        check_scores_file(Path(path))
+        check_scores_file(Path(path), remember=False)
         known, name, start = self._checked(scores), self.pool.id, 0
         kind = self.pool.with_whole_ids(self.pool.files.fields([name]).empty_table()).schema.field(name)
         schema = pa.schema([kind, ("score", pa.float64())])
@@ -371,9 +371,9 @@ class Round:
         return generator(self.seed, "choose")
 
 
-def check_scores_file(path: Path) -> None:
-    """Refuse a name under which scores cannot be written, before the work."""
-    check_place(path)
+def check_scores_file(path: Path, *, remember: bool = True) -> None:
+    """Refuse a name under which scores cannot be written, before the work; see :func:`check_place`."""
+    check_place(path, remember=remember)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"cannot write {path.name!r}: choose a name that ends with .parquet.")
 
