@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock, local
 from typing import TypeVar
+
+from causalbald.errors import InputError
+
+THREADS_VARIABLE = "CAUSALBALD_THREADS"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,6 +42,35 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         _caps.leave(within)
+
+
+@contextmanager
+def threads_of_fit(*, large: bool) -> Iterator[None]:
+    """Cap all thread pools: large fits at ``CAUSALBALD_THREADS`` if it is set, all others at one. Raise no number."""
+    threads = _threads_asked_for()
+    if threads == 1 or not large:
+        with one_thread():
+            yield
+        return
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    limits: dict[str, int] = {}
+    for library in threadpool_info():
+        prefix = library["prefix"]  # several libraries may share one
+        limits[prefix] = min(library["num_threads"], limits.get(prefix, threads))
+    with at_most(threads), threadpool_limits(limits):
+        yield
+
+
+def _threads_asked_for() -> int:
+    """Return the number in ``CAUSALBALD_THREADS``, one if it is not set or empty."""
+    text = os.environ.get(THREADS_VARIABLE, "").strip() or "1"
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise InputError(
+            f"{THREADS_VARIABLE} must be a whole number of threads, at least 1, for example 2, got {text!r}: "
+            "correct the environment variable, or unset it for one thread."
+        )
+    return int(text)
 
 
 class _Caps:

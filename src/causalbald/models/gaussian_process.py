@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from causalbald._random import generator
 from causalbald._scaling import outcome_scale
-from causalbald._threads import one_thread
+from causalbald._threads import threads_of_fit
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
 from causalbald.models.base import CHUNK, CateEstimator, Labelled, Linked, Links
@@ -111,7 +111,7 @@ class GaussianProcess(CateEstimator):
         return self._joint
 
     def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
-        return one_thread() if len(x) <= self.inducing else nullcontext()  # small matrices are faster on one
+        return threads_of_fit(large=len(x) > self.inducing)
 
     def _probes(self, labels: int) -> Tensor | None:
         """Return random signs (n, s) of expected outer product one, for more labels than the search starts on."""
