@@ -111,7 +111,7 @@ class Lab:
         assert "error" not in answer, f"{command}: {answer}"
         step = {"command": command, "arguments": list(arguments), "options": options, "answer": answer}
         if (output := options.get("output")) is not None:
-            step["written"] = Path(output).read_text(encoding="utf-8")
+            step["written"] = questions.cells(Path(output))
         self.steps.append(step)
         return answer
 

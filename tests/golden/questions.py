@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,12 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def cells(path: Path) -> list[list[str | float]]:
+    """Return the rows of a CSV file; cells with a decimal point are numbers."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [[float(c) if re.fullmatch(r"-?\d+\.\d+(e-?\d+)?", c) else c for c in row] for row in csv.reader(file)]
+
+
 def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a campaign's lines with its pool as tables, and without what depends on when and where it was run."""
     found = []
@@ -74,9 +82,8 @@ def of_experiment() -> dict[str, Any]:
     }
     shutil.copytree("finished", "packed")
     call("pack", "packed")
-    names = sorted(str(p.relative_to("packed")) for p in Path("packed/tables").rglob("*.csv"))
     return answers | {
-        "packed": {name: Path("packed", name).read_text(encoding="utf-8") for name in names},
+        "packed": {path.name: cells(path) for path in sorted(Path("packed/tables").rglob("*.csv"))},
         "table of packed": call("table", "packed", json=True),
         "what is left of packed": call("run", PLAN, out="packed", dry_run=True),
     }
