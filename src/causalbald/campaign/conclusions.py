@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from causalbald._random import generator
+from causalbald._text import check_text
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald.campaign.belief import Average, Belief, Effects, Mask
@@ -88,6 +89,7 @@ def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
 
 def groups_of(pool: Pool, by: str) -> pd.Categorical[str]:
     """Return the group of each unit by a column of the pool, in order; numbers, if no codes, are cut into fifths."""
+    check_text(by, "the name of the column of the groups")
     try:
         values = pool.table([by])[by]
     except (pa.ArrowInvalid, KeyError):

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from causalbald._files import check_place, replacing
 from causalbald._money import amount
+from causalbald._text import readable
 from causalbald.campaign.events import Draft, Event
 from causalbald.campaign.pool import part_names
 from causalbald.campaign.state import State
@@ -110,4 +111,4 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
                 ) from None
             if not isinstance(found, dict):
                 raise InputError(f"{path.name} is no exported campaign: make one with `causalbald campaign export`.")
-            yield found
+            yield readable(found)

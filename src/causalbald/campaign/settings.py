@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from causalbald._money import spendable
+from causalbald._text import check_texts
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
 
@@ -82,6 +83,7 @@ class Settings:
         from causalbald import acquisition
         from causalbald.models import make_model
 
+        check_texts(self.as_json(), "the settings")
         check_choice(self.better, "better", ("higher", "lower"))
         check_choice(self.outcome_type, "outcome_type", ("auto", "continuous", "binary"))
         check_number(self.worthwhile, "worthwhile", low=0.0)

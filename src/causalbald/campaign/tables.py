@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from causalbald._files import replacing
 from causalbald._spreadsheet import csv_writer, read_cell, safe_cell
+from causalbald._text import check_text
 from causalbald.errors import InputError
 
 _SAMPLE = 1 << 18
@@ -44,6 +45,8 @@ class TableIn:
 
 def read_table(source: Any, *, text: Sequence[str] = ()) -> TableIn:
     """Return a table from a path or from any DataFrame; columns named in ``text`` are read as they are written."""
+    for name in text:
+        check_text(name, "the name of a column")
     table = _read_file(Path(source), text) if isinstance(source, (str, Path)) else _read_frame(source)
     check_names(table.data.column_names, table.name)
     return table
@@ -289,6 +292,7 @@ def _first_line(error: Exception) -> str:
 
 def column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
     """Return a column, or say which ones there are."""
+    check_text(name, f"the name of the column for the {what}")
     place = table.schema.get_field_index(name)
     if place < 0:
         from difflib import get_close_matches

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causalbald._text import check_text
 from causalbald._typing import Positions
 from causalbald.errors import InputError
 
@@ -124,7 +125,9 @@ def canonical(value: Any) -> str:
     """Return an id as the text under which it is known."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
-    return str(value)
+    text = str(value)
+    check_text(text, "an id")
+    return text
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from causalbald._text import check_texts, readable
 from causalbald.campaign.events import Draft, Event
 from causalbald.errors import InputError, StorageError
 
@@ -27,9 +27,11 @@ class Row:
     def event(self) -> Event:
         """Return the event, as every reader sees it."""
         try:
-            return Event(self.number, self.time, self.kind, json.loads(self.body))
+            body = json.loads(self.body)
         except ValueError as error:
             raise StorageError(f"event {self.number} is damaged ({error}): restore the campaign from a copy.") from None
+        # Version 0.1.0 recorded bytes that are no text, which JSON writes as \udc80 to \udcff.
+        return Event(self.number, self.time, self.kind, readable(body) if "\\ud" in self.body.lower() else body)
 
 
 def to_rows(drafts: Sequence[Draft], last: int) -> list[Row]:
@@ -65,11 +67,13 @@ def require_known(after: int, last: int, place: str) -> None:
 def _to_json(draft: Draft) -> str:
     try:
         text = json.dumps(draft.body, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        check_texts(draft.body, f"event {draft.kind!r}")
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(f"event {draft.kind!r} cannot be kept as JSON ({error}): give plain, finite values.") from None
-    # No database takes half a surrogate pair, which Python has in names of files that are not UTF-8. JSON has a way
-    # to write it.
-    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
+    return text
 
 
 def _require_name(what: str, name: str) -> None:
