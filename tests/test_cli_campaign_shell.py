@@ -18,8 +18,7 @@ from rich.console import Console
 from causalbald.campaign import Campaign
 from causalbald.cli import app as program_module
 from causalbald.cli import output
-from causalbald.cli.app import main
-from causalbald.errors import InputError, StorageError
+from causalbald.errors import InputError
 from tests.cli_campaigns import NEW, ROLES, STUDY, call_main, finished_study, run, work_on_copy, write_patients
 
 NAMES = ["=1+1", '<b>&"bold"</b>', "two\nlines", "😀", "[red]x[/red]", ":smile:", "o'hara", "\x1b[31mred"]
@@ -169,12 +168,11 @@ def test_a_bug_says_so_and_debug_shows_where(
     assert printed.count("\n") == 1
     assert "this is a bug in causalbald (ZeroDivisionError: first line)" in printed
     assert "causalbald --debug campaign status study.db" in printed
-    monkeypatch.setattr(sys, "argv", ["causalbald", "--debug", "campaign", "status", "study.db"])
-    with pytest.raises(ZeroDivisionError):
-        main()
-    monkeypatch.setattr(sys, "argv", ["causalbald", "--debug", "campaign", "status", "nowhere.db"])
-    with pytest.raises(StorageError):
-        main()
+    for study, kind in (("study.db", "ZeroDivisionError: first line\nsecond line"), ("nowhere.db", "StorageError: ")):
+        assert call_main(monkeypatch, "--debug", "campaign", "status", study) == 1
+        printed = capsys.readouterr().err
+        assert "Traceback (most recent call last)" in printed
+        assert kind in printed
 
 
 def test_a_plugin_that_fails_is_named(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +18,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from causalbald import __version__
+from causalbald._addresses import masked, without_passwords
 from causalbald._files import check_place, replacing
 from causalbald._registry import PLUGINS_VARIABLE, plugin_at_fault
 from causalbald.cli import campaign, experiments, figures, streaming, tuning
@@ -22,17 +26,41 @@ from causalbald.cli.experiments import use_data_dir
 from causalbald.cli.output import check_page, print_records, progress_bar, save_figure, stderr
 from causalbald.errors import CausalBaldError
 
+# Of click, or of the copy of it that newer releases of typer have.
+_UsageError: Any = typer.BadParameter.__base__
+
 
 class Program(TyperGroup):
     """The program; interrupted, it says so in one line and ends as shells expect."""
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the command line."""
+        with _discreet():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
-            return super().invoke(ctx)
+            with _discreet():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             stderr.print("Stopped.")
             raise typer.Exit(130) from None
+
+
+def _shown(text: str) -> str:
+    """Return a text without the passwords on the command line."""
+    return without_passwords(text, sys.argv[1:])
+
+
+@contextmanager
+def _discreet() -> Iterator[None]:
+    """Keep passwords out of what is said about a command line that cannot be understood."""
+    try:
+        yield
+    except _UsageError as error:
+        error.message = _shown(error.message)
+        raise
 
 
 app = typer.Typer(
@@ -266,13 +294,14 @@ app.add_typer(figures.app)
 def main() -> None:
     """Run the command line; a mistake in the input is one line and exit code 1."""
     options: dict[str, bool] = {}
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: _shown(f"warning: {message}\n")
     try:
         app(obj=options)
     except Exception as error:
         if options.get("debug"):
-            raise
-        stderr.print(f"[bold red]error:[/] {escape(_explain(error))}", soft_wrap=True)
+            sys.stderr.write(_shown("".join(traceback.format_exception(error))))
+        else:
+            stderr.print(f"[bold red]error:[/] {escape(_shown(_explain(error)))}", soft_wrap=True)
         sys.exit(1)
 
 
@@ -284,7 +313,7 @@ def _explain(error: Exception) -> str:
         where = "" if error.filename is None else f"{str(error.filename)!r}: "
         return f"{where}{error.strerror or error}. Check names, folders, permissions and free space."
     what = f"{type(error).__name__}: {error}".partition("\n")[0]
-    again = shlex.join(["causalbald", "--debug", *sys.argv[1:]])
+    again = shlex.join(["causalbald", "--debug", *map(masked, sys.argv[1:])])
     if (line := plugin_at_fault(error)) is not None:
         return f"the plugin failed ({what}) at {line}. Mend it; this prints every call: {again}"
     return f"this is a bug in causalbald ({what}). Please report what this prints: {again}"

@@ -25,6 +25,7 @@ from causalbald.cli.campaign_options import (
     keep_untold,
     needs_no_pandas,
     opened,
+    say_next,
     some_people,
 )
 from causalbald.cli.output import busy, print_json, print_records, print_table, say, write_table
@@ -75,16 +76,15 @@ def ask(
         rounds = len(campaign.state.rounds)
     if n is not None and batch.num_rows < n:
         say(f"The budget pays for {batch.num_rows} of the {n} people asked for.")
-    outcome, quoted = campaign.settings.outcome, shlex.quote(study)
+    outcome = campaign.settings.outcome
     if dry_run:
         say(f"{batch.num_rows} people would be asked for; nothing is recorded.")
     elif output is None:
-        say(f"Round {rounds}: {batch.num_rows} people. Tell their {outcome!r}: causalbald campaign tell {quoted} FILE")
+        begin = f"Round {rounds}: {batch.num_rows} people. Tell their {outcome!r}: causalbald campaign tell"
+        say_next(begin, study, " FILE")
     else:
-        say(
-            f"Round {rounds}: {batch.num_rows} people in {output}. Fill in column {outcome!r}, then: "
-            f"causalbald campaign tell {quoted} {shlex.quote(str(output))}"
-        )
+        begin = f"Round {rounds}: {batch.num_rows} people in {output}. Fill in column {outcome!r}, then:"
+        say_next(f"{begin} causalbald campaign tell", study, f" {shlex.quote(str(output))}")
 
 
 def _hand_over_batch(campaign: Campaign, batch: pa.Table, output: Path | None, *, as_json: bool) -> None:
@@ -186,17 +186,17 @@ def status(study: Study, as_json: Json = False) -> None:
         print_json(found)
         return
     print_records([{"people": name, **counts} for name, counts in found["units"].items()], as_json=False)
-    quoted = shlex.quote(study)
     unit = "measurements" if settings.cost is None else "spent"
     of_budget = "" if found["budget"] is None else f" of a budget of {amount(found['budget'])}"
     say(f"{found['rounds']} rounds, {found['asked']} asked for: {amount(found['spent'])} {unit}{of_budget}.")
     if found["units"]["pending"]["all"]:
-        say(f"Who is pending: causalbald campaign pending {quoted}")
+        say_next("Who is pending: causalbald campaign pending", study)
     elif found["payable"]:
-        say(f"Nobody is pending. Next: causalbald campaign ask {quoted} -n 10 -o batch.csv")
+        say_next("Nobody is pending. Next: causalbald campaign ask", study, " -n 10 -o batch.csv")
     else:
         lack = "be paid from what is left" if found["units"]["available"]["all"] else "be asked for"
-        say(f"Nobody is pending or can {lack}. Next: causalbald campaign report {quoted} -o report.html")
+        begin = f"Nobody is pending or can {lack}. Next: causalbald campaign report"
+        say_next(begin, study, " -o report.html")
 
 
 def history(study: Study, output: Output = None, as_json: Json = False) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from causalbald._files import check_place
 from causalbald.cli import campaign_table as table
-from causalbald.cli.campaign_options import Study
+from causalbald.cli.campaign_options import Study, say_next
 from causalbald.cli.output import busy, draw_table, print_json, printable, save_figure, say, stderr
 from causalbald.errors import CampaignExistsError, StorageError
 
@@ -96,7 +95,7 @@ def _create(study: str, prepared: Preparation, *, confirm: bool) -> None:
         say("Nothing was created.")
         raise typer.Exit(1)
     Campaign.start(study, prepared).close()
-    say(f"The campaign is created. Next: causalbald campaign ask {shlex.quote(study)} -n 10 -o batch.csv")
+    say_next("The campaign is created. Next: causalbald campaign ask", study, " -n 10 -o batch.csv")
 
 
 @dataclass(frozen=True, eq=False)

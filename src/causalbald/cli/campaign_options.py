@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from causalbald._addresses import PASSWORD_HINT, masked
 from causalbald._files import check_place
 from causalbald.cli.output import busy, print_table, say, write_table
 from causalbald.errors import InputError
@@ -55,6 +57,14 @@ def fitting(study: str, output: Path | None = None, columns: Sequence[str] = ())
         keep_untold(campaign, output, columns)
         with busy("fitting"):
             yield campaign
+
+
+def say_next(text: str, study: str, more: str = "") -> None:
+    """Say which command comes next, ``text`` with the campaign's address and ``more`` behind it, never a password."""
+    shown = masked(study)
+    say(f"{text} {shlex.quote(shown)}{more}")
+    if shown != study:
+        say(PASSWORD_HINT)
 
 
 def needs_no_pandas(table: Path | None) -> bool:

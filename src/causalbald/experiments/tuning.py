@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy.special import log_ndtr
 
+from causalbald._addresses import without_passwords
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import AnyArray, Array, Treatment
@@ -313,7 +314,7 @@ def _open_study(url: str | None, name: str) -> Iterator[optuna.Study]:
                 storage=database, study_name=name, load_if_exists=True, direction="maximize", pruner=pruner
             )
         except (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, ValueError, RuntimeError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = without_passwords(str(error).partition("\n")[0], [url or ""])
             raise InputError(
                 f"the storage cannot be used ({reason}). Give the URL of a database that can be reached, such as "
                 "sqlite:///tuning.db or postgresql+psycopg://user@host/database."

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol, Self
 
+from causalbald._addresses import masked, without_passwords
 from causalbald._registry import PLUGINS_VARIABLE
 from causalbald.errors import CausalBaldError, InputError
 
@@ -105,7 +106,7 @@ def check_address(address: str | None) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
     except OSError as error:
-        raise InputError(f"no Ray cluster at {address!r}: {error.strerror or error}.") from None
+        raise InputError(f"no Ray cluster at {masked(address or '')!r}: {error.strerror or error}.") from None
 
 
 class ray_pool:
@@ -132,7 +133,8 @@ class ray_pool:
                     address=self._address or "local", log_to_driver=False, logging_level=logging.ERROR, **options
                 )
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise InputError(f"no Ray cluster at {self._address!r}: {error}") from error
+                where, reason = masked(self._address or ""), without_passwords(str(error), [self._address or ""])
+                raise InputError(f"no Ray cluster at {where!r}: {reason}") from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:

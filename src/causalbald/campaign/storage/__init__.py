@@ -9,9 +9,14 @@ import os
 import re
 from pathlib import Path
 
+from causalbald._addresses import masked
 from causalbald.campaign.storage.base import Decide, Storage
 from causalbald.campaign.storage.memory import MemoryStorage
 from causalbald.errors import InputError, StorageError
+
+_FORMS = "a path, sqlite:///path or postgresql://user@host/database#campaign"
+# What is meant for a database and would be taken for the name of a file.
+_MISTYPED = re.compile(r"\s*postgres(?:ql)?:", re.IGNORECASE)
 
 __all__ = ["Decide", "MemoryStorage", "Storage", "open_storage"]
 
@@ -37,13 +42,14 @@ def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = 
         return _sqlite(_path_of(os.fsdecode(where)), source)
     if scheme[1] in ("postgresql", "postgres"):
         return _postgres(os.fsdecode(where))
-    known = "a path, sqlite:///path and postgresql://user@host/database#campaign"
-    raise InputError(f"campaigns cannot be kept at {scheme[0]}…: give {known}.")
+    raise InputError(f"campaigns cannot be kept at {scheme[0]}…: give {_FORMS}.")
 
 
 def _path_of(url: str) -> str:
     if not url.startswith("sqlite:///"):
-        raise InputError(f"{url!r} names no file: write sqlite:///study.db, or sqlite:////srv/study.db from the root.")
+        raise InputError(
+            f"{masked(url)!r} names no file: write sqlite:///study.db, or sqlite:////srv/study.db from the root."
+        )
     return url.removeprefix("sqlite:///")
 
 
@@ -51,6 +57,8 @@ def _sqlite(path: str, source: Path | None) -> Storage:
     from causalbald.campaign.storage.sql import SqlStorage
     from causalbald.campaign.storage.sqlite import SqliteFile
 
+    if (_MISTYPED.match(path) or masked(path) != path) and not os.path.exists(path):
+        raise InputError(f"{masked(path)!r} is no file and no address of a database: give {_FORMS}.")
     return SqlStorage(SqliteFile(path, source))
 
 

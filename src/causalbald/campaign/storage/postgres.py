@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, unquote
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from causalbald._addresses import MASK, without_passwords
 from causalbald.campaign.storage import schema
 from causalbald.campaign.storage.schema import Connection
 from causalbald.errors import InputError, StorageError
@@ -21,7 +22,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 # The question mark's plus: what was taken for user and password is never tried as host or database, which are shown.
 _ADDRESS = re.compile(
     r"\w+://(?:(?P<user>[^:/@]*)(?::(?P<password>[^@]*))?@)?+"
-    r"(?P<shown>(?P<host>\[[^]/?@]*]|[^:/?@]*)(?::(?P<port>\d*))?(?:/(?P<dbname>[^?]*))?)(?:\?(?P<others>.*))?"
+    r"(?P<shown>(?P<host>\[[^]/?@]*]|[^:/?@]*)(?::(?P<port>\d*))?(?:/(?P<dbname>[^?@]*))?)(?:\?(?P<others>[^@]*))?"
 )
 
 
@@ -42,8 +43,8 @@ class PostgresDatabase:
             )
         found = _ADDRESS.fullmatch(address)
         if found is None:
-            raise InputError(f"this is no address of a database: write {_FORM}, and @ in a password as %40.")
-        self._options = _options(found)
+            raise InputError(f"this is no address of a database: write {_FORM}, and any other @ as %40.")
+        self._url, self._options = url, _options(found)
         user = f"{found['user']}@" if found["user"] else ""
         self.label = f"postgresql://{user}{found['shown']}#{self.campaign}"
         self.taken = f"there is a campaign at {self.label} already: open it, or give another name after #."
@@ -84,7 +85,7 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise StorageError(
                 f"cannot reach {self.label} ({self._words(error)}): check that the server runs, and address, user and "
-                "password."
+                "password, which may also stand in PGPASSWORD or ~/.pgpass."
             ) from None
         # Once the campaign's row is locked, the next statement must see what others recorded before; a stricter level
         # would show the state at the start of the transaction.
@@ -102,8 +103,7 @@ class PostgresDatabase:
         return f"{self.label} refused ({words}): show this to whoever runs the database."
 
     def _words(self, error: psycopg.Error) -> str:
-        words, secret = " ".join(str(error).split()), self._options.get("password")
-        return words.replace(secret, "***").replace(quote(secret, safe=""), "***") if secret else words
+        return without_passwords(" ".join(str(error).split()), [self._url])
 
 
 class _Translated:
@@ -130,4 +130,6 @@ def _options(address: re.Match[str]) -> dict[str, str]:
     given["host"] = given["host"].strip("[]")
     named = {name: value for name, value in given.items() if value}
     defaults = {"connect_timeout": "10", "application_name": "causalbald"}
-    return defaults | named | dict(parse_qsl(address["others"] or ""))
+    options = defaults | named | dict(parse_qsl(address["others"] or ""))
+    # An address as it was printed, without its password: the driver looks for one in PGPASSWORD and ~/.pgpass.
+    return {name: value for name, value in options.items() if value != MASK}

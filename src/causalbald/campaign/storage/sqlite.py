@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+from causalbald._addresses import masked
 from causalbald._files import create_closed, set_mode
 from causalbald.campaign.storage import schema
 from causalbald.campaign.storage.schema import Connection
@@ -44,7 +45,7 @@ class SqliteFile:
         if not path or "\0" in path:
             raise InputError(f"{path!r} cannot be the name of a file: give a path such as study.db.")
         self.path, self._source = Path(path).absolute(), source
-        self.label = repr(path)
+        self.label = repr(masked(path))
         self.taken = f"{self.label} exists already: open it, or create the campaign under another name."
 
     def missing(self, _others: list[str]) -> str:
