@@ -225,7 +225,7 @@ def test_every_command_that_succeeds(monkeypatch: pytest.MonkeyPatch, capfd: pyt
     results = pd.read_csv("results.csv")
     results[~results["patient"].isin([17, 23])].to_csv("results.csv", index=False)
     succeed("tell")
-    succeed("ask", "-n", "60", "-o", "rest.csv", "--json")
+    succeed("ask", "-n", "50", "-o", "rest.csv", "--json")
     pd.read_csv("rest.csv")[["patient"]].query("patient not in (17, 23)").head(2).to_csv("failed.csv", index=False)
     succeed("fail")
     STUDY.drop(columns="cd4").to_csv("others.csv", index=False)
