@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
@@ -19,6 +20,8 @@ from causalbald.errors import CausalBaldError, InputError, PluginWarning, Unknow
 
 PLUGINS_VARIABLE = "CAUSALBALD_PLUGINS"
 _PLUGIN = "causalbald_plugin_"
+# Modules that pass on what others register.
+_REGISTRARS = (__name__, "causalbald.acquisition.registry")
 T = TypeVar("T")
 M = TypeVar("M")
 
@@ -34,6 +37,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self.group = f"causalbald.{group}"
         self._items: dict[str, T] = {}
+        self._versions: dict[str, str] = {}
         self._entry_points_loaded = False
 
     def add(self, name: str, item: T) -> None:
@@ -42,6 +46,14 @@ class Registry(Generic[T]):
         if known is not None and _origin(known) != _origin(item):
             raise InputError(f"{self.kind} {name!r} exists already ({_origin(known)}): choose another name.")
         self._items[name] = item
+        version = _source_digest(item)
+        if version is not None:
+            self._versions[name] = version
+
+    def version(self, name: str) -> str | None:
+        """Return the digest of a plugin's source as it was loaded; None for what ships and for unknown names."""
+        self._load_plugins()
+        return self._versions.get(name)
 
     def register(self, name: str) -> Callable[[M], M]:
         """Return a decorator that gives a function or class this name."""
@@ -128,6 +140,33 @@ def _line(error: Exception, path: Path) -> str:
     return "" if line is None else f", line {line}"
 
 
+def _source_digest(item: object) -> str | None:
+    """Return a digest of the files that register and define an item; None unless one of them is outside this package.
+
+    Modules that these files import are not part of it.
+    """
+    files: dict[str, bytes] = {}
+    definition = sys.modules.get(_module(item))
+    for scope in (_registering_scope(), vars(definition) if definition is not None else {}):
+        package, file = str(scope.get("__name__", "")).partition(".")[0], scope.get("__file__")
+        if file is None or package == "causalbald" or package in sys.stdlib_module_names:
+            continue
+        if file not in files and Path(file).is_file():
+            files[file] = Path(file).read_bytes().replace(b"\r\n", b"\n")
+    return hashlib.sha256(b"\0".join(files.values())).hexdigest()[:12] if files else None
+
+
+def _registering_scope() -> dict[str, Any]:
+    """Return the global variables of the module that is registering something."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") in _REGISTRARS:
+        frame = frame.f_back
+    return {} if frame is None else frame.f_globals
+
+
 def _origin(item: object) -> str:
-    function = getattr(item, "function", item)
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', '?')}"
+    return f"{_module(item)}.{getattr(getattr(item, 'function', item), '__qualname__', '?')}"
+
+
+def _module(item: object) -> str:
+    return str(getattr(getattr(item, "function", item), "__module__", "?"))

@@ -40,4 +40,4 @@ class OutcomeWarning(CausalBaldWarning):
 
 
 class PluginWarning(CausalBaldWarning):
-    """A plugin could not be loaded and was left out."""
+    """A plugin could not be loaded and was left out, or trials are of another version of a plugin."""

@@ -204,6 +204,7 @@ def _standardised(x: Array) -> Array:
 
 
 _REGISTRY: Registry[Acquisition] = Registry("acquisition", "acquisition")
+version = _REGISTRY.version
 
 
 def register(

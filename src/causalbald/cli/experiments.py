@@ -17,7 +17,7 @@ from causalbald.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from causalbald.experiments import Plan
+    from causalbald.experiments import Plan, Store, TrialSpec
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -65,7 +65,7 @@ def run(
     specs = [s for plan in plans for s in plan.specs()]
     store = Store(out)
     left = [s for s in specs if not store.is_done(s)]
-    stderr.print(f"{len(specs)} trials, {len(specs) - len(left)} of them done already.")
+    stderr.print(f"{len(specs)} trials, {len(specs) - len(left)} of them done already.{_changed_plugins(store, left)}")
     if dry_run:
         print_records([{**s.names, "done": s not in left} for s in specs], as_json=False)
         return
@@ -87,6 +87,13 @@ def run(
     stderr.print(f"{outcome.finished} trials run, {len(outcome.failed)} failed. Read them: causalbald table {out}")
     if outcome.failed:
         raise typer.Exit(1)
+
+
+def _changed_plugins(store: Store, left: list[TrialSpec]) -> str:
+    """Return in words how many trials are run again because a plugin has changed."""
+    left_keys = {spec.settings_key for spec in left}
+    again = len({spec.settings_key for spec in store.older()} & left_keys)
+    return f" {again} of the others are run again: a plugin has changed since they were run." if again else ""
 
 
 def use_data_dir(folder: Path | None) -> None:
@@ -144,6 +151,11 @@ def status(
         stderr.print(f"[bold red]failed:[/] {escape(str(spec))}: {escape(error)}", soft_wrap=True)
     if not as_json:
         unseen = f", and {found.unknown} trials of kinds of which none is done" if found.unknown else ""
+        if found.older:
+            stderr.print(
+                f"{found.older} finished trials are of an older version of a plugin and not counted as done",
+                soft_wrap=True,
+            )
         stderr.print(f"about {found.hours_left:.1f} hours left with {workers} workers{unseen}", soft_wrap=True)
 
 
@@ -216,11 +228,13 @@ def read_trials(folders: list[Path], chosen: dict[str, Names]) -> pd.DataFrame:
     import pandas as pd
 
     from causalbald.experiments import Store
+    from causalbald.experiments.versions import of_one_version
 
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"no folder {str(folder)!r}: name one that `causalbald run --out` has filled.")
-    table = pd.concat([Store(folder).table() for folder in folders], ignore_index=True)
+    stores = [Store(folder) for folder in folders]
+    table = pd.concat([store.rows() for store in stores], ignore_index=True)
     table = table.drop_duplicates(["key", "step"], ignore_index=True)
     for column, names in chosen.items():
         for name in names or []:
@@ -232,7 +246,7 @@ def read_trials(folders: list[Path], chosen: dict[str, Names]) -> pd.DataFrame:
             table = table[table[column].isin(names)]
     if table.empty:
         raise InputError("no trials are left: choose fewer conditions.")
-    return table
+    return of_one_version(table, stores)
 
 
 def _columns(rows: pd.DataFrame, names: str | None) -> pd.DataFrame:

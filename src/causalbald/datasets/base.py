@@ -117,7 +117,7 @@ class Benchmark:
 
 _REGISTRY: Registry[Callable[..., Benchmark]] = Registry("data set", "datasets")
 names, register, summary = _REGISTRY.names, _REGISTRY.register, _REGISTRY.summary
-check_options = _REGISTRY.check_options
+check_options, version = _REGISTRY.check_options, _REGISTRY.version
 
 
 def load(name: str, seed: int = 0, **options: Any) -> Benchmark:

@@ -11,14 +11,21 @@ from typing import Any
 from causalbald import acquisition as acq
 from causalbald import datasets
 from causalbald._typing import Array
+from causalbald.acquisition import registry as acquisitions
 from causalbald.acquisition.registry import Batch
+from causalbald.datasets import base as benchmarks
+from causalbald.errors import InputError
 from causalbald.experiments.trial import Track, TrialState, run_trial
 from causalbald.models import make_model
+from causalbald.models import registry as models
 
 # Part of every key: raise it when trials of the same spec are no longer the same trials.
 _FORMAT = 1
 # Columns that name a trial in tables.
 NAMES = ("dataset", "model", "acquisition", "batch", "track", "seed")
+# Fields that may name a plugin, and the modules in which their names are looked up.
+_REGISTRIES: dict[str, Any] = {"dataset": benchmarks, "model": models, "acquisition": acquisitions}
+PLUGIN_KINDS = tuple(_REGISTRIES)
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,8 @@ class TrialSpec:
     """Everything that defines a trial.
 
     ``preset`` names the hyper-parameters of one of the paper's data sets, for models that have them;
-    ``model_options`` win over it. ``batch`` is the acquisition function's own rule unless given.
+    ``model_options`` win over it. ``batch`` is the acquisition function's own rule unless given. ``plugins`` holds the
+    version, a digest of the source, of each plugin that the trial needs: an edited plugin makes another trial.
     """
 
     dataset: str
@@ -42,6 +50,7 @@ class TrialSpec:
     track: Track = "paid"
     dataset_options: dict[str, Any] = field(default_factory=dict)
     model_options: dict[str, Any] = field(default_factory=dict)
+    plugins: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -50,6 +59,45 @@ class TrialSpec:
             object.__setattr__(self, "temperature", float(self.temperature))
         for name in ("dataset_options", "model_options"):
             object.__setattr__(self, name, _plain(getattr(self, name)))
+        object.__setattr__(self, "plugins", self._loaded_plugins())
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> TrialSpec:
+        """Return a stored trial, of the versions of plugins that it was stored with."""
+        values = dict(record)
+        plugins = values.pop("plugins", {})
+        spec = cls(**values)
+        object.__setattr__(spec, "plugins", plugins)
+        return spec
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Everything that defines the trial, to be stored."""
+        return {name: value for name, value in asdict(self).items() if name != "plugins" or value}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that defines the trial but the versions of plugins."""
+        return {name: value for name, value in asdict(self).items() if name != "plugins"}
+
+    def _loaded_plugins(self) -> dict[str, str]:
+        found = {kind: plugin_version(kind, getattr(self, kind)) for kind in PLUGIN_KINDS}
+        return {kind: version for kind, version in found.items() if version is not None}
+
+    def updated(self) -> TrialSpec:
+        """Return the same trial with the plugins that are loaded now; those that are not keep their version."""
+        unloaded = {k: v for k, v in self.plugins.items() if not is_loaded(k, getattr(self, k))}
+        return TrialSpec.from_record(self.settings | {"plugins": self._loaded_plugins() | unloaded})
+
+    def _check_plugin(self, kind: str) -> None:
+        """Raise if a plugin is loaded in another version than the trial's."""
+        name, version = getattr(self, kind), self.plugins.get(kind)
+        loaded = plugin_version(kind, name)
+        if is_loaded(kind, name) and loaded != version:
+            raise InputError(
+                f"{kind} {name!r} is version {loaded} now, but the trial ({self}) was planned with version "
+                f"{version or 'unknown'}: the plugin has changed. Start `causalbald run` again."
+            )
 
     @property
     def _own_batch(self) -> Batch:
@@ -58,22 +106,30 @@ class TrialSpec:
     @property
     def key(self) -> str:
         """Address of the trial's result: a digest of everything that defines it."""
-        return _digest(asdict(self))
+        return _digest(self.record)
+
+    @property
+    def settings_key(self) -> str:
+        """Digest that all versions of the trial share."""
+        return _digest(self.settings)
 
     @property
     def data_key(self) -> str:
         """Address of what depends on data set and seed alone."""
-        return _digest({"dataset": self.dataset, "options": self.dataset_options, "seed": self.seed})
+        version = {"plugin": self.plugins["dataset"]} if "dataset" in self.plugins else {}
+        return _digest({"dataset": self.dataset, "options": self.dataset_options, "seed": self.seed, **version})
 
     @property
     def given(self) -> dict[str, Any]:
-        """What has no default or differs from it: ``TrialSpec(**given)`` is the same trial.
+        """What has no default or differs from it: ``TrialSpec(**given)`` is the same trial, of the plugins loaded.
 
         The rule of batches is always there: its default is the function's own, and functions of other packages may be
         unknown to whoever reads it.
         """
-        own = asdict(self)
-        required = {f.name: own.pop(f.name) for f in fields(self) if f.default is f.default_factory is MISSING}
+        own = self.settings
+        required = {
+            f.name: own.pop(f.name) for f in fields(self) if f.init and f.default is f.default_factory is MISSING
+        }
         plain = replace(TrialSpec(**required), batch=None)
         return required | {name: own[name] for name in own if name == "batch" or own[name] != getattr(plain, name)}
 
@@ -92,10 +148,12 @@ class TrialSpec:
 
     def load(self) -> datasets.Benchmark:
         """Return the realisation of the data set."""
+        self._check_plugin("dataset")
         return datasets.load(self.dataset, self.seed, **self.dataset_options)
 
     def make_model(self) -> Any:
         """Return the model, not fitted."""
+        self._check_plugin("model")
         return make_model(self.model, self.preset, random_state=self.seed, **self.model_options)
 
     def run(
@@ -106,6 +164,7 @@ class TrialSpec:
         progress: Callable[[int, int], None] | None = None,
     ) -> TrialState:
         """Run the trial, from ``state`` on if given, and return its last state."""
+        self._check_plugin("acquisition")
         state = TrialState() if state is None else state
         run_trial(
             self.load(),
@@ -123,6 +182,17 @@ class TrialSpec:
             progress=progress,
         )
         return state
+
+
+def plugin_version(kind: str, name: str) -> str | None:
+    """Return the version of a plugin that is loaded, by the field that names it; None if it is not, or no plugin."""
+    version: str | None = _REGISTRIES[kind].version(name)
+    return version
+
+
+def is_loaded(kind: str, name: str) -> bool:
+    """Return whether a data set, model or acquisition function is known here."""
+    return name in _REGISTRIES[kind].names()
 
 
 def _plain(value: Any) -> Any:

@@ -19,25 +19,30 @@ _Kind = tuple[str, str, str]
 @dataclass(frozen=True)
 class Status:
     """A row per data set, model and track, with core-hours spent and minutes left; the trials that failed; hours left
-    for all trials of kinds that have been seen, and how many are of other kinds, whose minutes are None.
+    for all trials of kinds that have been seen, and how many are of other kinds, whose minutes are None; how many
+    finished trials are of an older version of a plugin, and so do not count as done.
     """
 
     rows: list[dict[str, Any]]
     failed: list[tuple[TrialSpec, str]]
     hours_left: float
     unknown: int
+    older: int = 0
 
 
 def status_of(folder: str | Path, workers: int = 1) -> Status:
     """Return what of the planned trials is done, under way, failed or left.
 
+    Plugins count as they are loaded now: trials of an older version are left to be run again.
     The time left is that of finished fits of the same data set, model and track.
     """
     store = Store(folder)
-    planned = store.planned()
+    planned = store.current()
     if not planned:
         raise InputError(f"nothing was planned in {str(folder)!r}: name a folder that `causalbald run` has filled.")
-    failed = {spec.key: (spec, error.strip().splitlines()[-1]) for spec, error in store.failures()}
+    current = {spec.key for spec in planned}
+    failures = [(spec, error) for spec, error in store.failures() if spec.key in current]
+    failed = {spec.key: (spec, error.strip().splitlines()[-1]) for spec, error in failures}
     counts: dict[_Kind, dict[str, int]] = defaultdict(lambda: {"done": 0, "failed": 0, "started": 0, "left": 0})
     fits_left: dict[_Kind, int] = defaultdict(int)
     for spec in planned:
@@ -61,13 +66,13 @@ def status_of(folder: str | Path, workers: int = 1) -> Status:
         for kind, found in counts.items()
     ]
     others = sum(sum(counts[kind].values()) for kind in unknown)
-    return Status(rows, list(failed.values()), sum(seconds.values()) / 3600, others)
+    return Status(rows, list(failed.values()), sum(seconds.values()) / 3600, others, len(store.older()))
 
 
 def _seconds(store: Store) -> tuple[dict[_Kind, float], dict[_Kind, float]]:
     """Return mean seconds of a fit with its scoring per kind of trial, and total seconds."""
     try:
-        table = store.table()
+        table = store.rows()
     except InputError:
         return {}, {}
     seconds = table["seconds_fit"] + table["seconds_score"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from causalbald.errors import InputError
 from causalbald.experiments.packed import named_table, read_acquired, read_tables, write_tables
 from causalbald.experiments.spec import TrialSpec
 from causalbald.experiments.trial import TrialState
+from causalbald.experiments.versions import of_one_version
 
 
 class Store:
@@ -44,13 +44,33 @@ class Store:
     def plan(self, specs: Iterable[TrialSpec]) -> None:
         """Note what is to be run, beside what was planned before."""
         with locked(self.folder / "planned.lock"):  # two runs may start at once
-            planned = {spec.key: json.dumps(spec.given) for spec in [*self.planned(), *specs]}
+            planned = {spec.key: spec for spec in self.planned()}
+            for spec in specs:
+                if spec.plugins:  # of several versions of a trial, the last in the plan is the one asked for last
+                    planned.pop(spec.key, None)
+                planned[spec.key] = spec
+            lines = [
+                json.dumps(spec.given | ({"plugins": spec.plugins} if spec.plugins else {}))
+                for spec in planned.values()
+            ]
             with replacing(self.folder / "planned.json") as beside:
-                beside.write_bytes(("[\n" + ",\n".join(planned.values()) + "\n]\n").encode())
+                beside.write_bytes(("[\n" + ",\n".join(lines) + "\n]\n").encode())
 
     def planned(self) -> list[TrialSpec]:
         """Return every trial that was ever asked for, in that order."""
-        return [TrialSpec(**values) for values in _read_json(self.folder / "planned.json") or []]
+        return [TrialSpec.from_record(values) for values in _read_json(self.folder / "planned.json") or []]
+
+    def current(self) -> list[TrialSpec]:
+        """Return every planned trial once, with the plugins that are loaded now.
+
+        A trial whose plugin is not loaded is of the version that was asked for last.
+        """
+        return list({spec.settings_key: spec.updated() for spec in self.planned()}.values())
+
+    def older(self) -> list[TrialSpec]:
+        """Return the finished trials whose plugin has changed since."""
+        current = {spec.key for spec in self.current()}
+        return [spec for spec in self.planned() if spec.key not in current and self.is_done(spec)]
 
     def is_done(self, spec: TrialSpec) -> bool:
         """Return whether the trial's result is here."""
@@ -73,21 +93,29 @@ class Store:
 
     def fail(self, spec: TrialSpec, error: str) -> None:
         """Note that a trial failed, and why."""
-        _write_json(self._path("failed", spec), {"spec": asdict(spec), "error": error})
+        _write_json(self._path("failed", spec), {"spec": spec.record, "error": error})
 
     def failures(self) -> list[tuple[TrialSpec, str]]:
         """Return the trials that failed and have not succeeded since."""
         found = _read_all(sorted((self.folder / "failed").glob("*.json")))
-        return [(TrialSpec(**record["spec"]), record["error"]) for record in found]
+        return [(TrialSpec.from_record(record["spec"]), record["error"]) for record in found]
 
     def results(self) -> list[tuple[TrialSpec, TrialState]]:
         """Return all finished trials, in the order in which they were planned."""
         order = {spec.key: k for k, spec in enumerate(self.planned())}
         found = sorted((self.folder / "trials").glob("*.json"), key=lambda p: (order.get(p.stem, len(order)), p.stem))
-        return [(TrialSpec(**record["spec"]), _to_state(record)) for record in _read_all(found)]
+        return [(TrialSpec.from_record(record["spec"]), _to_state(record)) for record in _read_all(found)]
 
     def table(self) -> pd.DataFrame:
-        """Return a row per fit of all finished trials, with columns that name the trial, in the order of planning."""
+        """Return a row per fit of all finished trials, with columns that name the trial, in the order of planning.
+
+        Each plugin is of one version: of the one that is loaded, or else of the only one there is. A PluginWarning
+        says which trials are left out. Raises InputError if a plugin that is not loaded has trials of several versions.
+        """
+        return of_one_version(self.rows(), [self])
+
+    def rows(self) -> pd.DataFrame:
+        """Return the rows of :meth:`table` for all versions of plugins."""
         packed = read_tables(self.folder)
         tables = [named_table(spec, state) for spec, state in self.results() if spec.key not in self._packed_keys]
         tables = [packed, *tables] if len(packed) else tables
@@ -106,7 +134,7 @@ class Store:
         results = self.results()
         first = min((spec.seed for spec in self.planned()), default=0)
         write_tables(
-            self.folder, self.table(), [(spec, state.acquired) for spec, state in results if spec.seed == first]
+            self.folder, self.rows(), [(spec, state.acquired) for spec, state in results if spec.seed == first]
         )
         for spec, _ in results:
             self._path("trials", spec).unlink()
@@ -143,7 +171,7 @@ class Store:
 
 def _record(spec: TrialSpec, state: TrialState) -> dict[str, Any]:
     rows = [{k: None if math.isnan(v) else v for k, v in row.items()} for row in state.rows]
-    return {"version": __version__, "spec": asdict(spec), "rows": rows, "acquired": state.acquired}
+    return {"version": __version__, "spec": spec.record, "rows": rows, "acquired": state.acquired}
 
 
 def _to_state(record: dict[str, Any]) -> TrialState:

@@ -10,6 +10,7 @@ from causalbald.models.base import CateEstimator
 
 _REGISTRY: Registry[type[CateEstimator]] = Registry("model", "models")
 names, register, summary = _REGISTRY.names, _REGISTRY.register, _REGISTRY.summary
+version = _REGISTRY.version
 
 
 def make_model(name: str, preset: str | None = None, **options: Any) -> CateEstimator:
