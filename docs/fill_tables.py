@@ -1,8 +1,9 @@
-"""Fill the tables of a page from the commands that stand beside them; with --check only say whether they are current.
+"""Fill in the tables of a page with what their commands print; with --check only test whether the tables are current.
 
     python docs/fill_tables.py docs/reproduction.md
 
-A table stands between a line <!-- causalbald table ... --> or <!-- python FILE ... --> and a line <!-- end -->.
+A table is between a comment <!-- causalbald table ... --> or <!-- python FILE ... --> and the line <!-- end -->.
+The comment may have several lines.
 """
 
 import re
@@ -19,7 +20,7 @@ BLOCK = re.compile(r"(<!-- (causalbald|python) (.*?) -->\n).*?(<!-- end -->)", f
 
 
 def filled(text: str) -> str:
-    """Return the page with every table made anew."""
+    """Return the text of a page with the current output of every table's command."""
 
     def fill(match: re.Match[str]) -> str:
         words = shlex.split(match[3])
@@ -37,5 +38,5 @@ if __name__ == "__main__":
     text = page.read_text()
     new = filled(text)
     if "--check" in sys.argv:
-        sys.exit(0 if new == text else f"{page} is not what its commands print: run docs/fill_tables.py")
+        sys.exit(0 if new == text else f"The tables of {page} are not current: run python docs/fill_tables.py {page}")
     page.write_text(new)

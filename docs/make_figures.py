@@ -1,4 +1,4 @@
-"""Draw the figure of the README: the synthetic study of the demo, 160 measurements.
+"""Draw the figure of the README: the demo's synthetic study with 160 measurements.
 
 python docs/make_figures.py
 """
@@ -15,6 +15,7 @@ from causalbald.report.demo import METHODS, PICTURED_SEED, STUDIES, demo_picture
 
 
 def main() -> None:
+    """Run the demo's trials and write ``docs/demo.svg``."""
     specs = [TrialSpec("synthetic", method, *STUDIES["synthetic"], seed=PICTURED_SEED) for method in METHODS]
     tables = run_trials(specs, workers=2)
     acquired = {s.acquisition: np.concatenate(t.attrs["acquired"]).tolist() for s, t in zip(specs, tables, strict=True)}
