@@ -92,7 +92,7 @@ def audits(lab: Lab) -> None:
 
 @case("advice", "policy", "report")
 def gone(lab: Lab) -> None:
-    """People are withdrawn in every state, and measurements fail; one that failed is asked for again."""
+    """People are withdrawn in every state, and measurements fail."""
     lab.new(people(40, 8), exclude=["price", "matters"], model="gp")
     first = lab.ask(14)
     lab.fail(first[:2], reason="did not come")
@@ -105,10 +105,32 @@ def gone(lab: Lab) -> None:
     lab.tell(first=[first[1]])
 
 
+@case()
+def failed_and_asked_again(lab: Lab) -> None:
+    """Nobody else is left, so that people are asked for again whose measurement has failed."""
+    lab.new(people(40, 22), exclude=["price", "matters"], model="gp")
+    first = lab.ask(18)
+    lab.fail(first[:9], reason="did not come")
+    lab.tell()
+    lab.ask(len(lab.others()) + 3)
+    lab.tell(6)
+
+
+@case("advice")
+def audits_and_money(lab: Lab) -> None:
+    """Audits are paid from the same money as the rest of a batch, which is short."""
+    lab.new(people(60, 23), exclude=["matters"], cost="price", budget=2600, audit=0.25, model="gp", protected=["sex"])
+    lab.ask(14)
+    lab.tell()
+    lab.ask(8, budget=450)
+    lab.tell()
+    lab.ask(8, budget=450)
+
+
 @case("score")
 def softmax(lab: Lab) -> None:
-    """Batches drawn by softmax from scores of single people."""
-    lab.new(people(60, 9), exclude=["price", "matters"], model="gp", acquisition="mu-rho-bald")
+    """Batches drawn by softmax from scores of single people; one has a mark that nobody else has."""
+    lab.new(people(60, 9, rare=True), exclude=["price", "matters"], model="gp", acquisition="mu-rho-bald")
     for size in (12, 6):
         lab.ask(size)
         lab.tell()
@@ -148,13 +170,18 @@ def propensities(lab: Lab) -> None:
     lab.tell()
 
 
-@case()
-def by_covariates(lab: Lab) -> None:
-    """A rival that chooses whole batches by covariates."""
-    lab.new(people(60, 14), exclude=["price", "matters"], model="gp", acquisition="macal")
-    lab.ask(12)
-    lab.tell()
-    lab.ask(4)
+def _by_covariates(rival: str) -> Callable[[Lab], None]:
+    def story(lab: Lab) -> None:
+        lab.new(people(60, 14), exclude=["price", "matters"], model="gp", acquisition=rival)
+        lab.ask(12)
+        lab.tell()
+        lab.ask(4)
+
+    return story
+
+
+# Rivals that choose whole batches by covariates.
+CASES |= {f"rival-{rival}": Case(_by_covariates(rival), ()) for rival in ("qhte", "macal", "lcmd", "fccm")}
 
 
 @case("ate", "effects")

@@ -19,8 +19,8 @@ class People:
     """Options that name the columns: id, treatment, control, outcome."""
 
 
-def people(n: int = 60, seed: int = 0, *, binary: bool = False) -> People:
-    """Return patients with missing values, a category and prices."""
+def people(n: int = 60, seed: int = 0, *, binary: bool = False, rare: bool = False) -> People:
+    """Return patients with missing values, a category and prices; if ``rare``, with a mark that one of them has."""
     rng = np.random.default_rng(seed)
     age, weight, sex = rng.normal(50, 10, n), rng.normal(75, 12, n), rng.choice(["f", "m"], n)
     treated = rng.random(n) < 1 / (1 + np.exp(-(age - 50) / 8))
@@ -40,6 +40,8 @@ def people(n: int = 60, seed: int = 0, *, binary: bool = False) -> People:
             "matters": (age > 50).astype(int) * rng.integers(1, 4, n),
         }
     )
+    if rare:
+        table["device"] = (np.arange(n) == n // 2).astype(int)
     outcomes = dict(zip(table["patient"], y.round(2).tolist(), strict=True))
     return People(table, outcomes, {"id": "patient", "treatment": "drug", "control": "placebo", "outcome": "cd4"})
 

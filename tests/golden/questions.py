@@ -118,6 +118,13 @@ POOLS: dict[str, dict[str, Any]] = {
 }
 
 
+# All functions that score single people of a pool on disk.
+_FUNCTIONS = (
+    *("random", "propensity", "tau-bald", "mu-bald", "mu-info", "rho-bald", "mu-pi-bald", "mu-rho-bald", "type-s"),
+    *("tau-vr", "epig-tau", "epig-mu", "regret", "default"),
+)
+
+
 def of_pools() -> dict[str, Any]:
     """Return batches and scores from the pools on disk in the current folder."""
     answers: dict[str, Any] = {}
@@ -130,6 +137,10 @@ def of_pools() -> dict[str, Any]:
             "score pool", "folder", measured=["measured.csv"], output="s.parquet", **ROLES, **options, json=True
         )
         answers[f"scores, {name}"] = {"told": told, "table": pq.read_table("s.parquet").to_pydict()}
+    for name in _FUNCTIONS:
+        told = {"acquisition": name, "output": "s.parquet", "covariate": ["age", "weight", "sex"]}
+        found = call("score pool", "pool.parquet", measured=["measured.csv"], **ROLES, **told, json=True)
+        answers[f"scores by {name}"] = found if "error" in found else pq.read_table("s.parquet")["score"].to_pylist()
     return answers
 
 
