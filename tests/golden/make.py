@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from tests.golden import commands, questions
 from tests.golden.cases import CASES
@@ -220,11 +222,23 @@ def make_models() -> None:
         "due-binary": commands.train("due", event, t, x, folds=2, inducing=8, **few),
         "ensemble": commands.train("ensemble", y, t, x, **few),
         "ensemble-binary": commands.train("ensemble", event, t, x, **few),
+        "ensemble-named": commands.train("ensemble", y, t, pd.DataFrame(x, columns=["a", "b", "c"]), **few),
     }
     for name, model in made.items():
         commands.save(model, Path(f"{name}.safetensors"))
+    _without_names("due")
     pd.DataFrame(rng.normal(size=(8, 3)).round(3), columns=["a", "b", "c"]).to_csv("rows.csv", index=False)
     _write("answers.json", questions.of_models())
+
+
+def _without_names(name: str) -> None:
+    """Copy a stored model as it was written before names of columns were kept with it."""
+    with safe_open(f"{name}.safetensors", framework="pt") as file:
+        metadata, tensors = file.metadata(), {key: file.get_tensor(key) for key in sorted(file.keys())}
+    description = json.loads(metadata["causalbald"])
+    del description["names"]
+    metadata = {"causalbald": json.dumps(description)}
+    save_file(tensors, f"{name}-without-names.safetensors", metadata=metadata)
 
 
 def make_lists() -> None:

@@ -11,7 +11,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
@@ -146,7 +145,7 @@ def of_pools() -> dict[str, Any]:
 
 def of_models() -> dict[str, Any]:
     """Return what the stored deep models in the current folder believe of the stored people."""
-    rows = pd.read_csv("rows.csv").to_numpy(dtype=np.float64)
+    rows = pd.read_csv("rows.csv")
     found = {}
     for path in sorted(Path().glob("*.safetensors")):
         found[path.stem] = commands.beliefs(commands.load(path.stem.partition("-")[0], path), rows)
