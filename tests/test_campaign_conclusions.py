@@ -208,3 +208,17 @@ def test_outcomes_that_happen_or_not() -> None:
     outcomes["cd4"] = (outcomes["cd4"] > outcomes["cd4"].median()).astype(float)
     campaign.tell(outcomes)
     assert campaign.effects()["effect"].between(-1.5, 1.5).all()
+
+
+def test_a_rare_arm_alone_puts_nobody_outside_support() -> None:
+    study = people(400)
+    treated = np.arange(400) % 20 == 0  # a randomised table, one in twenty
+    study["drug"] = np.where(treated, "drug", "placebo")
+    campaign = new_campaign(study)
+    batch = campaign.ask(12)
+    campaign.tell(measured(study, batch["patient"]))
+    for table in (batch, campaign.effects(), campaign.predict(pool_of(study)), campaign.policy().units):
+        assert not np.asarray(table["outside_support"]).any()
+    page = campaign.report()
+    assert "everyone can be compared with people of the other arm" in page
+    assert "have hardly anyone comparable" not in page

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from causalbald.campaign import Campaign
 from causalbald.cli import campaign_simulate
 from causalbald.cli.app import app
+from causalbald.diagnostics.support import support_band
 from causalbald.errors import InputError, StorageError
 from tests.cli_campaigns import (
     EXAMPLES,
@@ -117,6 +118,7 @@ def test_new_as_json(folder: Path) -> None:
     assert [arm["arm"] for arm in found["arms"]] == ["placebo", "drug"]
     assert sum(arm["units"] for arm in found["arms"]) == 60
     assert {arm["outside_support"] for arm in found["arms"]} <= set(range(61))
+    assert found["support_band"] == list(support_band(found["arms"][1]["units"] / 60))
     assert [c["column"] for c in found["columns"]] == ["age", "race"]
     assert [b["covariate"] for b in found["balance"]] == ["age", "race"]
     assert 0.5 <= found["auc"] <= 1

@@ -12,6 +12,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from causalbald import datasets
+from causalbald.campaign.setup import propensity_model
 from causalbald.diagnostics import (
     balance_table,
     common_support,
@@ -22,7 +23,7 @@ from causalbald.diagnostics import (
     sounds_measured_after,
     support_lines,
 )
-from causalbald.diagnostics.support import propensity_edges
+from causalbald.diagnostics.support import is_outside, propensity_edges, support_band, support_margin
 from causalbald.errors import InputError
 from causalbald.figures import draw_balance, draw_support
 from causalbald.models import PropensityModel
@@ -56,6 +57,53 @@ class TestSupport:
         inside = common_support(np.full(4, 0.5), [0, 1, 0, 1]).summary()
         assert inside.startswith("None of 4 units has P(treated) outside [0.1, 0.9]")
 
+    def test_equal_arms_have_the_rule_of_thumb(self) -> None:
+        assert support_band(0.5) == (0.1, 0.9)
+        assert support_margin(0.5) == 0.1
+
+    @pytest.mark.parametrize("share", [1e-4, 0.01, 0.04, 0.2, 0.45])
+    def test_a_rare_arm_is_compared_with_its_odds_among_all(self, share: float) -> None:
+        low, high = support_band(share)
+        assert low / (1 - low) == pytest.approx(share / (1 - share) / 9)
+        assert high == 0.9
+        assert low < 0.1
+        assert support_band(1 - share) == pytest.approx((0.1, 1 - low))
+        pi = np.array([low, high, share, 0.5, np.nextafter(low, 0), np.nextafter(high, 1)])
+        assert is_outside(pi, share).tolist() == [False] * 4 + [True] * 2
+        assert is_outside(1 - pi[2:4], 1 - share).tolist() == [False] * 2
+
+    @pytest.mark.parametrize(("units", "treated"), [(1000, 50), (2300, 2208), (5000, 12)])
+    def test_a_randomised_table_with_a_rare_arm_raises_no_alarm(self, units: int, treated: int) -> None:
+        rng = np.random.default_rng(0)
+        t = np.zeros(units, dtype=int)
+        t[rng.choice(units, size=treated, replace=False)] = 1
+        found = common_support(propensity_model(rng.normal(size=(units, 5)), t, 0).cross_fitted_, t)
+        assert not found.outside.any()
+        assert "everyone can be compared with people of the other arm" in found.summary()
+
+    def test_few_treated_people_unlike_the_others_raise_an_alarm(self) -> None:
+        """As job trainees among the employees of a survey, who are older and better paid."""
+        rng = np.random.default_rng(0)
+        t = np.repeat([1, 0], [150, 6000])
+        age, pay = rng.normal(np.where(t == 1, 26, 36), 8), rng.normal(np.where(t == 1, 3, 14), 5)
+        found = common_support(propensity_model(np.column_stack([age, pay]), t, 0).cross_fitted_, t)
+        outside = found.outside_by_arm / found.arm_sizes
+        assert outside[0] > 0.5
+        assert 0 < outside[1] < 0.5
+        assert "hardly anyone in the other arm is like them" in found.summary()
+
+    def test_the_summary_says_that_the_band_allows_for_the_share_treated_and_for_few_people(self) -> None:
+        t = np.arange(1000) < 40
+        said = common_support(np.full(1000, 0.04), t).summary(("usual", "drug"))
+        assert said == (
+            "None of 1,000 units has P(drug) outside [0.0046, 0.9] (allowing for 4 % drug): "
+            "everyone can be compared with people of the other arm."
+        )
+        t = np.arange(1000) >= 3
+        said = common_support(np.full(1000, 0.997), t).summary(("usual", "drug"))
+        assert said.startswith("None of 1,000 units has P(drug) outside [0.1, 0.99967] (allowing for 99.7 % drug): ")
+        assert said.endswith("people of the other arm, as far as 3 usual can tell.")
+
     def test_separation_is_the_auc_and_warns_when_treatment_is_determined(self, rng: np.random.Generator) -> None:
         pi = rng.uniform(size=500).round(2)
         t = rng.binomial(1, pi)
@@ -82,14 +130,14 @@ class TestSupport:
 
 class TestSupportLines:
     def test_counts_bars_and_marks(self) -> None:
-        pi = np.repeat([0.05, 0.1, 0.9, 0.95, 0.45], [2, 2, 2, 1, 8])
-        t = np.array([0, 0, 0, 1, 0, 1, 1] + [0] * 4 + [1] * 4)
+        pi = np.repeat([0.05, 0.1, 0.9, 0.95, 0.45], [2, 2, 2, 1, 9])
+        t = np.array([0, 0, 0, 1, 0, 1, 1] + [0] * 4 + [1] * 5)
         title, *lines = support_lines(pi, t, ("continued", "quit"), width=60)
-        assert title.split() == ["P(quit)", "continued", "8", "quit", "7"]
+        assert title.split() == ["P(quit)", "continued", "8", "quit", "8"]
         cells = [line.replace("outside", "").split() for line in lines]
         counts = [[int(word) for word in row if word.isdecimal()] for row in cells]
         # 0.1 and 0.9 themselves are inside, next to the marked lines.
-        assert counts == [[2, 0], [1, 1], *[[0, 0]] * 2, [4, 4], *[[0, 0]] * 3, [1, 1], [0, 1]]
+        assert counts == [[2, 0], [1, 1], *[[0, 0]] * 2, [4, 5], *[[0, 0]] * 3, [1, 1], [0, 1]]
         assert [line.endswith("outside") for line in lines] == [True, *[False] * 8, True]
         longest = {line.count("█") for line in lines}
         assert lines[4].count("█") == max(longest)
@@ -99,7 +147,7 @@ class TestSupportLines:
         pi = rng.uniform(size=200_000)
         t = rng.binomial(1, pi)
         lines = support_lines(pi, t, ("usual care in the region", "a new medicine"), width)
-        assert len(lines) == 11
+        assert len(lines) in (11, 12)
         assert max(map(len, lines)) <= width
         assert "█" in lines[1]
 
@@ -110,11 +158,29 @@ class TestSupportLines:
             support_lines(pi, t, width=20)
 
     def test_edges_of_bins_agree_with_the_rule(self) -> None:
-        pi = np.array([0.1, 0.9, np.nextafter(0.1, 0), np.nextafter(0.9, 1)])
-        for bins in (10, 40):
-            count = np.histogram(pi, propensity_edges(bins))[0]
-            assert count[: bins // 10].sum() == 1
-            assert count[-bins // 10 :].sum() == 1
+        for share in (0.5, 0.04, 0.96, 1e-4):
+            low, high = band = support_band(share)
+            pi = np.array([low, high, np.nextafter(low, 0), np.nextafter(high, 1)])
+            edges = propensity_edges(band)
+            where = np.digitize(pi, edges) - 1
+            assert is_outside(pi, share).tolist() == [False, False, True, True]
+            assert (edges[where] >= low).tolist() == [True, True, False, True]
+            assert (edges[where] <= high).tolist() == [True, True, True, False]
+
+    @pytest.mark.parametrize("width", [48, 100])
+    def test_a_rare_arm_splits_a_bin_at_the_end_of_the_band(self, width: int) -> None:
+        t = np.arange(1000) < 40
+        pi = np.where(np.arange(1000) < 900, 0.04, 0.002)
+        _, first, second, third, *others = support_lines(pi, t, ("usual", "drug"), width)
+        assert first.startswith("0.0-0.0046 ")
+        assert (first.split()[-1], first.split()[-2]) == ("outside", "0")
+        assert second.startswith("0.0046-0.1 ")
+        assert third.startswith("0.1-0.2 ")
+        assert "outside" not in second + third
+        assert [line.endswith("outside") for line in others] == [False] * 7 + [True]
+        _, *mirrored = support_lines(1 - pi, ~t, ("drug", "usual"), width)
+        assert [line.split()[0] for line in mirrored[-2:]] == ["0.9-0.9954", "0.9954-1.0"]
+        assert [line.endswith("outside") for line in mirrored] == [True] + [False] * 9 + [True]
 
 
 class TestLeaks:
@@ -280,9 +346,13 @@ class TestFigures:
         heights = np.array([[bar.get_height() for bar in bars] for bars in axes.containers])
         assert heights.sum(axis=1) == pytest.approx([-1, 1])
         outside = [found.outside_by_arm[arm] / found.arm_sizes[arm] for arm in (0, 1)]
-        assert np.abs(heights[:, :4]).sum(axis=1) + np.abs(heights[:, -4:]).sum(axis=1) == pytest.approx(outside)
+        low, high = found.band
+        left = np.array([bar.get_x() for bar in axes.containers[0]])
+        assert np.abs(heights[:, (left < low) | (left > high)]).sum(axis=1) == pytest.approx(outside)
+        grey = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in axes.patches[:2]]
+        assert grey == [pytest.approx((left[0], low)), pytest.approx((high, axes.get_xlim()[1]))]
         texts = [text.get_text() for text in axes.texts]
-        assert texts[0] == f"continued: {(t == 0).sum()}\n{found.outside_by_arm[0]} outside [0.1, 0.9]"
+        assert texts[0] == f"continued: {(t == 0).sum()}\n{found.outside_by_arm[0]} outside [{low:.2g}, 0.9]"
         assert texts[1].startswith(f"quit: {t.sum()}\n")
         assert axes.get_xlabel() == "P(quit | covariates)"
 

@@ -248,9 +248,10 @@ def _explain(belief: Belief, scores: Array, available: Positions, chosen: Positi
 
 def _entries(pool: Pool, chosen: Positions, by: str, why: Sequence[str]) -> list[dict[str, Any]]:
     pi = pool.propensity[chosen]
+    outside = is_outside(pi, pool.share_treated)
     entries: list[dict[str, Any]] = [
         {"id": unit, "by": by, "arm": int(a), "why": words, "propensity": float(p), "outside_support": bool(o)}
-        for unit, a, words, p, o in zip(pool.units.at(chosen), pool.arm[chosen], why, pi, is_outside(pi), strict=True)
+        for unit, a, words, p, o in zip(pool.units.at(chosen), pool.arm[chosen], why, pi, outside, strict=True)
     ]
     if pool.cost is None:
         return entries

@@ -127,7 +127,7 @@ def predict(belief: Belief, table: TableIn, columns: Sequence[Column], alpha: fl
     found = belief.effects(x, alpha)
     ids = {settings.id: data[settings.id]} if settings.id in data.column_names else {}
     recommended = {"recommended": _recommended(belief, belief.treats(found))}
-    outside = is_outside(propensity_model(pool.x, pool.arm, settings.seed).predict(x))
+    outside = is_outside(propensity_model(pool.x, pool.arm, settings.seed).predict(x), pool.share_treated)
     return pa.table(ids | _effect_columns(found) | recommended | {"outside_support": outside})
 
 
@@ -148,4 +148,5 @@ def _effect_columns(found: Effects) -> dict[str, Array]:
 def _table(belief: Belief, where: Positions, columns: dict[str, Any]) -> pa.Table:
     pool = belief.pool
     ids = {belief.settings.id: pool.units.column(pool.units.at(where))}
-    return pa.table(ids | columns | {"outside_support": is_outside(pool.propensity[where])})
+    outside = is_outside(pool.propensity[where], pool.share_treated)
+    return pa.table(ids | columns | {"outside_support": outside})

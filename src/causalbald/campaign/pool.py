@@ -45,6 +45,11 @@ class Pool:
         return np.asarray(self._fact("arm"), dtype=np.intp)
 
     @cached_property
+    def share_treated(self) -> float:
+        """Share of the units that are treated."""
+        return float(self.arm.mean())
+
+    @cached_property
     def propensity(self) -> Array:
         """Estimated P(treated | x), (N,), each unit's from a model that has not seen its arm."""
         return np.asarray(self._fact("propensity"), dtype=np.float64)

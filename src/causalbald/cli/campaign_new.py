@@ -175,6 +175,7 @@ def _summary(prepared: Preparation, found: _Found) -> dict[str, Any]:
             {"arm": name, "units": int(n), "outside_support": int(outside), "unmatched": int(unmatched)}
             for name, n, outside, unmatched in counts
         ],
+        "support_band": list(support.band),
         "outcomes_known": len(prepared.outcomes),
         "columns": [asdict(d) for d in prepared.described],
         "auc": found.separation.auc,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +14,10 @@ from causalbald._validation import check_both_arms, check_int, check_probability
 from causalbald.diagnostics._auc import area_under_curve
 from causalbald.errors import InputError
 
-OVERLAP = (0.1, 0.9)
+EQUAL_ARMS = 0.5
 DETERMINED = 0.99
+_ODDS_RATIO = 9
+_FEW_IN_ARM = 20
 _NAMES = ("control", "treated")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MIN_WIDTH = 48
@@ -23,9 +27,7 @@ _MIN_WIDTH = 48
 class Support:
     """Which units lie outside common support.
 
-    ``outside`` is the flag: P(treated | x) below 0.1 or above 0.9, the rule of thumb of Crump, Hotz, Imbens and Mitnik
-    (2009) for a subpopulation whose average effect can be estimated well. Where one arm is rare, most of the pool is
-    outside by this rule, as there are few units to compare with.
+    ``outside`` is the flag: P(treated | x) lies outside the ``band`` of :func:`support_band`.
 
     ``unmatched`` is a weaker sign, of one arm running past the other: the unit's propensity lies beyond those of all
     units of the other arm. A few such units at the ends are usual.
@@ -37,6 +39,11 @@ class Support:
     """(N,)"""
     treatment: Treatment
     """(N,)"""
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The least and the largest P(treated | x) inside common support, by the share treated."""
+        return support_band(float(self.treatment.mean()))
 
     @property
     def arm_sizes(self) -> Positions:
@@ -55,16 +62,23 @@ class Support:
 
     def summary(self, names: tuple[str, str] = _NAMES) -> str:
         """Return one sentence; ``names`` are those of the arms."""
-        total, band = len(self.treatment), f"P({names[1]}) outside [{OVERLAP[0]}, {OVERLAP[1]}]"
+        total, band = len(self.treatment), f"P({names[1]}) outside {band_text(self.band)}"
+        if band_text(self.band) != band_text(support_band(EQUAL_ARMS)):
+            band += f" (allowing for {100 * self.treatment.mean():.3g} % {names[1]})"
+        rare = int(self.arm_sizes.argmin())
+        few = self.arm_sizes[rare] < _FEW_IN_ARM
+        reservation = f", as far as {self.arm_sizes[rare]} {names[rare]} can tell" if few else ""
         if not self.outside.any():
-            return f"None of {total:,} units has {band}: everyone can be compared with people of the other arm."
-        found = int(self.outside.sum())
+            said = f"None of {total:,} units has {band}: everyone can be compared with people of the other arm"
+            return f"{said}{reservation}."
+        outside_count = int(self.outside.sum())
         per_arm = [
             f"{k:,} of {n:,} {name}" for k, n, name in zip(self.outside_by_arm, self.arm_sizes, names, strict=True)
         ]
         return (
-            f"{found:,} of {total:,} units ({100 * found / total:.1f} %) have {band}, {' and '.join(per_arm)}: "
-            "hardly anyone in the other arm is like them, so their effects rest on the model."
+            f"{outside_count:,} of {total:,} units ({100 * outside_count / total:.1f} %) have {band}, "
+            f"{' and '.join(per_arm)}: hardly anyone in the other arm is like them{reservation}, "
+            "so their effects rest on the model."
         )
 
 
@@ -90,9 +104,43 @@ class Separation:
         )
 
 
-def is_outside(propensity: Array) -> NDArray[np.bool_]:
-    """Return whose P(treated | x) (N,) leaves too few people of the other arm to compare with, (N,)."""
-    return (propensity < OVERLAP[0]) | (propensity > OVERLAP[1])
+def support_margin(share_treated: float) -> float:
+    """Return the least P(rarer arm | x) inside common support: a ninth of the arm's odds among all, as a probability.
+
+    It is 0.1 for equal arms and smaller for all others.
+    """
+    rare = min(share_treated, 1 - share_treated)
+    # The arm's odds among all are rare / (1 - rare). A ninth of them are the odds of this probability:
+    return rare / (rare + _ODDS_RATIO * (1 - rare))
+
+
+def support_band(share_treated: float) -> tuple[float, float]:
+    """Return the least and the largest P(treated | x) inside common support, given the share treated of all units.
+
+    For equal arms it is [0.1, 0.9], the rule of thumb of Crump, Hotz, Imbens and Mitnik (2009) for a subpopulation
+    whose average effect can be estimated well: at least one in ten of the people like a unit is in the other arm.
+    Where an arm is rare among all, it is rare among people like most units, even if a coin decided. There its odds
+    given x need only be a ninth of its odds among all. The band's other end stays: where the rare arm has 10 to 90 %
+    of the people like a unit, there are people to compare with.
+    """
+    margin = support_margin(share_treated)
+    common = support_margin(EQUAL_ARMS)
+    return (margin, 1 - common) if share_treated <= EQUAL_ARMS else (common, 1 - margin)
+
+
+def band_text(band: tuple[float, float]) -> str:
+    """Return the band in words, for example ``[0.0046, 0.9]``."""
+    return f"[{_probability_text(band[0])}, {_probability_text(band[1])}]"
+
+
+def is_outside(propensity: Array, share_treated: float) -> NDArray[np.bool_]:
+    """Return whose P(treated | x) (N,) leaves too few people of the other arm to compare with, (N,).
+
+    ``share_treated`` is that of the pool from which the units come. Benchmarks are judged as if arms were equal, so
+    that shares inside overlap compare between data sets: ``EQUAL_ARMS``.
+    """
+    low, high = support_band(share_treated)
+    return (propensity < low) | (propensity > high)
 
 
 def common_support(propensity: ArrayLike, treatment: ArrayLike) -> Support:
@@ -100,7 +148,7 @@ def common_support(propensity: ArrayLike, treatment: ArrayLike) -> Support:
     pi, t = _checked(propensity, treatment)
     low = np.array([pi[t == arm].min() for arm in (1, 0)])[t]
     high = np.array([pi[t == arm].max() for arm in (1, 0)])[t]
-    return Support(is_outside(pi), (pi < low) | (pi > high), t)
+    return Support(is_outside(pi, float(t.mean())), (pi < low) | (pi > high), t)
 
 
 def separation(propensity: ArrayLike, treatment: ArrayLike) -> Separation:
@@ -111,34 +159,39 @@ def separation(propensity: ArrayLike, treatment: ArrayLike) -> Separation:
     return Separation(area_under_curve(*_checked(propensity, treatment)))
 
 
-def propensity_edges(bins: int) -> Array:
-    """Return the edges (bins + 1,) of equal bins of [0, 1]; a multiple of ten bins splits no side of the overlap."""
-    edges = np.linspace(0, 1, bins + 1)
-    # Bins hold their left edge, but 0.9 itself is inside.
-    edges[edges == OVERLAP[1]] = np.nextafter(OVERLAP[1], 1)
+def propensity_edges(band: tuple[float, float]) -> Array:
+    """Return the edges of ten equal bins of [0, 1], and of those that an end of the band splits in two."""
+    edges = np.union1d(np.linspace(0, 1, 11), band)
+    # Bins hold their left edge, but the band's right end itself is inside.
+    edges[edges == band[1]] = np.nextafter(band[1], 1)
     return edges
 
 
 def support_lines(
     propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, str] = _NAMES, width: int = 60
 ) -> list[str]:
-    """Return a histogram of P(treated | x) by arm for a terminal: a title and ten lines, at most ``width`` wide.
+    """Return a histogram of P(treated | x) by arm for a terminal: a title and a line a bin, at most ``width`` wide.
 
-    Bars are shares of the arm, on one scale; numbers are counts. Lines outside common support are marked.
+    Bars are shares of the arm, on one scale; numbers are counts. Lines outside common support are marked. There are ten
+    bins; one more where the arms' sizes move an end of the band into a bin.
     """
     pi, t = _checked(propensity, treatment)
     if check_int(width, "width", low=1) < _MIN_WIDTH:
         raise InputError(f"width must be at least {_MIN_WIDTH} columns, got {width}.")
-    counts = np.array([np.histogram(pi[t == arm], propensity_edges(10))[0] for arm in (0, 1)])
+    low, high = band = support_band(float(t.mean()))
+    edges = propensity_edges(band)
+    counts = np.array([np.histogram(pi[t == arm], edges)[0] for arm in (0, 1)])
     share = counts / counts.sum(axis=1, keepdims=True)
-    label, mark, half = 9, 8, (width - 9 - 8) // 2
+    ends = [f"{edge:.1f}" if edge in (0, 1) else _probability_text(edge) for edge in edges]
+    rows = [f"{left}-{right}" for left, right in pairwise(ends)]
+    label, mark = max(map(len, rows)) + 2, 8
+    half = (width - label - mark) // 2
     room = half - len(f" {counts.max():,}") - 1
     titles = [_cut(name, f" {n:,}", half - 1) for name, n in zip(names, counts.sum(axis=1), strict=True)]
     lines = [f"{'P(' + _cut(names[1], ')', label - 3):<{label}}" + "".join(f"{title:<{half}}" for title in titles)]
-    for k in range(10):
+    for k, row in enumerate(rows):
         bars = (f"{_bar(share[arm, k] / share.max(), room)} {counts[arm, k]:,}".lstrip() for arm in (0, 1))
-        row = f"{k / 10:.1f}-{(k + 1) / 10:.1f}"
-        outside = "outside" if k in (0, 9) else ""
+        outside = "outside" if edges[k + 1] <= low or edges[k] > high else ""
         lines.append(f"{row:<{label}}" + "".join(f"{bar:<{half}}" for bar in bars) + f"{outside:>{mark - 1}}")
     return [line.rstrip() for line in lines]
 
@@ -147,6 +200,12 @@ def _checked(propensity: ArrayLike, treatment: ArrayLike) -> tuple[Array, Treatm
     t = check_treatment(treatment)
     check_both_arms(t, "units")
     return check_probability(propensity, len(t)), t
+
+
+def _probability_text(probability: float) -> str:
+    """Return a probability between 0 and 1 with two significant digits of its distance from the nearer end."""
+    digits = 1 - math.floor(math.log10(min(probability, 1 - probability)))
+    return f"{probability:.{digits}f}".rstrip("0")
 
 
 def _bar(share: float, room: int) -> str:

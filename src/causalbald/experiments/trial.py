@@ -21,7 +21,7 @@ from causalbald._typing import Array, Positions, Treatment
 from causalbald._validation import check_both_arms, check_cost, check_int, check_probability
 from causalbald.acquisition.registry import Batch
 from causalbald.datasets import Benchmark, Split
-from causalbald.diagnostics.support import is_outside
+from causalbald.diagnostics.support import EQUAL_ARMS, is_outside
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, PropensityNetwork, make_model
 
@@ -96,9 +96,9 @@ def run_trial(
         ``step, labels, pehe, ate_error, policy_regret, coverage95, width_inside, width_outside, overlap_share,
         treated_share, seconds_fit, seconds_score``. Errors and coverage are those of the test split; the regret is
         that of treating whoever has a positive estimate. ``overlap_share`` is the share of all
-        measured units whose propensity (true where known, else estimated) lies in [0.1, 0.9]. The widths are mean
-        widths of 95 % intervals for the effect, of test units whose true propensity lies inside and outside
-        [0.1, 0.9], where the benchmark knows it. With ``cost`` also ``spent``. ``attrs["acquired"]`` holds the pool
+        measured units whose propensity (true where known, else estimated) lies in [0.1, 0.9], whatever the share
+        treated is (campaigns allow for it). The widths are mean widths of 95 % intervals for the effect, of test units
+        whose true propensity lies inside and outside [0.1, 0.9], where the benchmark knows it. With ``cost`` also ``spent``. ``attrs["acquired"]`` holds the pool
         positions acquired before each fit, a list per row.
     """
     pool = benchmark.pool
@@ -194,7 +194,7 @@ def _describe(
     propensity = pool.propensity if pool.propensity is not None else estimated
     assert propensity is not None
     known = test.propensity
-    inside = None if known is None else ~is_outside(known)
+    inside = None if known is None else ~is_outside(known, EQUAL_ARMS)
     return {
         "labels": len(measured),
         "pehe": metrics.sqrt_pehe(effect, truth),
@@ -203,7 +203,7 @@ def _describe(
         "coverage95": metrics.interval_coverage(lower, upper, truth),
         "width_inside": float("nan") if inside is None else _mean((upper - lower)[inside]),
         "width_outside": float("nan") if inside is None else _mean((upper - lower)[~inside]),
-        "overlap_share": float((~is_outside(propensity[measured])).mean()),
+        "overlap_share": float((~is_outside(propensity[measured], EQUAL_ARMS)).mean()),
         "treated_share": float(pool.t[measured].mean()),
     }
 

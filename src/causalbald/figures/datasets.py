@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_int
 from causalbald.datasets import Benchmark, Split
-from causalbald.diagnostics.support import OVERLAP, is_outside
+from causalbald.diagnostics.support import EQUAL_ARMS, band_text, is_outside, support_band
 from causalbald.errors import InputError
 from causalbald.figures.bias import _densities
 from causalbald.figures.convergence import shared_legend
@@ -149,8 +149,8 @@ def _shade(split: Split, at: Array, grid: Array, axes: Any) -> None:
     if split.propensity is None:
         return
     pi = _along(grid, at, split.propensity)
-    outside = is_outside(pi)
-    label = f"P(treated) outside [{OVERLAP[0]}, {OVERLAP[1]}]"
+    outside = is_outside(pi, EQUAL_ARMS)
+    label = f"P(treated) outside {band_text(support_band(EQUAL_ARMS))}"
     where: dict[str, Any] = {"where": outside, "transform": axes.get_xaxis_transform(), "label": label}
     axes.fill_between(grid, 0, 1, color="grey", alpha=0.15, linewidth=0, **where)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,24 +11,26 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import ArrayLike
+from scipy.special import expit, logit
 
 from causalbald._typing import Array
 from causalbald._validation import check_int
 from causalbald.diagnostics.balance import UNBALANCED
-from causalbald.diagnostics.support import OVERLAP, common_support, propensity_edges
+from causalbald.diagnostics.support import band_text, common_support
 from causalbald.errors import InputError
 from causalbald.figures.style import ARM_COLOURS, ARM_NAMES, house_style, new_figure, plain
 
 BINS = 40
+_TICKS = (0.25, 0.5, 0.75)
 _HATCHES = ("", "///")
 _NEEDED = ("covariate", "difference", "flagged")
 
 
 def draw_support(propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, str] = ARM_NAMES) -> Figure:
-    """Draw P(treated | x) as mirrored histograms, treated above and control below.
+    """Draw P(treated | x) as mirrored histograms on a scale of log odds, treated above and control below.
 
     Bars are shares of the arm, so that a small arm can be seen; the text says how many units there are and how many of
-    them lie outside common support, P(treated | x) outside [0.1, 0.9], which is grey.
+    them lie outside common support, which is grey. The last bins hold whatever lies beyond them.
 
     Parameters
     ----------
@@ -36,25 +39,30 @@ def draw_support(propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, 
         Of control and treated.
     """
     found = common_support(propensity, treatment)
-    pi, t, edges = np.asarray(propensity, dtype=np.float64), found.treatment, propensity_edges(BINS)
+    t, (low, high), edges = found.treatment, found.band, _edges(found.band)
+    pi = np.clip(np.asarray(propensity, dtype=np.float64), edges[0], edges[-1])
     heights = [np.histogram(pi[t == arm], edges)[0] / found.arm_sizes[arm] for arm in (0, 1)]
     with house_style():
         figure = new_figure(7.0, 4.2)
         axes = figure.subplots()
-        for low, high in ((0, OVERLAP[0]), (OVERLAP[1], 1)):
-            axes.axvspan(low, high, color="grey", alpha=0.18, linewidth=0, zorder=0)
+        for left, right in ((edges[0], low), (high, edges[-1])):
+            axes.axvspan(left, right, color="grey", alpha=0.18, linewidth=0, zorder=0)
         for arm, sign in ((0, -1), (1, 1)):
             _mirrored(axes, sign * heights[arm], edges, arm)
-            count = f"{plain(names[arm])}: {found.arm_sizes[arm]:,}\n{found.outside_by_arm[arm]:,} outside [0.1, 0.9]"
+            outside = f"{found.outside_by_arm[arm]:,} outside {band_text(found.band)}"
+            count = f"{plain(names[arm])}: {found.arm_sizes[arm]:,}\n{outside}"
             place: Any = {"transform": axes.transAxes, "ha": "right", "va": "top" if arm else "bottom"}
             axes.text(0.88, 0.97 if arm else 0.03, count, color=ARM_COLOURS[arm], fontweight="bold", **place)
         axes.axhline(0, color="black", linewidth=0.8)
         # As much room as two lines of text need, wherever the bars are.
         limit = 1.42 * max(h.max() for h in heights)
-        axes.set(
-            xlim=(0, 1), ylim=(-limit, limit), xlabel=f"P({plain(names[1])} | covariates)", ylabel="share of the arm"
-        )
-        axes.set_xticks(np.linspace(0, 1, 11))
+        axes.set_xscale("logit")
+        axes.set(ylim=(-limit, limit), xlabel=f"P({plain(names[1])} | covariates)", ylabel="share of the arm")
+        axes.set_xlim(edges[0], edges[-1])
+        decades = 10.0 ** -np.arange(1, 10)
+        ticks = [p for p in (*decades, *_TICKS, *(1 - decades)) if edges[0] <= p <= edges[-1]]
+        axes.set_xticks(ticks, [f"{p:.9f}".rstrip("0") for p in ticks])
+        axes.set_xticks([], minor=True)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * abs(share):g} %"))
     return figure
 
@@ -91,6 +99,20 @@ def draw_balance(table: pd.DataFrame, top: int = 20) -> Figure:
             loc="right",  # names on the left leave room for it
         )
     return figure
+
+
+def _edges(band: tuple[float, float]) -> Array:
+    """Return the edges of some ``BINS`` bins, about equal in log odds; no end of the band lies within one."""
+    low, high = band
+    # As far beyond the band as estimates of propensities reach: they are clipped there.
+    ends = logit(np.array([low / 10, low, high, 1 - (1 - high) / 10]))
+    width = (ends[-1] - ends[0]) / BINS
+    pieces = [np.linspace(a, b, max(1, round((b - a) / width)) + 1)[1:] for a, b in pairwise(ends)]
+    edges: Array = expit(np.concatenate([ends[:1], *pieces]))
+    edges[np.abs(edges - low).argmin()] = low
+    # Bins hold their left edge, but the band's right end itself is inside.
+    edges[np.abs(edges - high).argmin()] = np.nextafter(high, 1)
+    return edges
 
 
 def _mirrored(axes: Any, heights: Array, edges: Array, arm: int) -> None:
