@@ -98,8 +98,9 @@ def run_trial(
         that of treating whoever has a positive estimate. ``overlap_share`` is the share of all
         measured units whose propensity (true where known, else estimated) lies in [0.1, 0.9], whatever the share
         treated is (campaigns allow for it). The widths are mean widths of 95 % intervals for the effect, of test units
-        whose true propensity lies inside and outside [0.1, 0.9], where the benchmark knows it. With ``cost`` also ``spent``. ``attrs["acquired"]`` holds the pool
-        positions acquired before each fit, a list per row.
+        whose true propensity lies inside and outside [0.1, 0.9], where the benchmark knows it. With
+        ``cost`` also ``spent``. ``attrs["acquired"]`` holds the pool positions acquired before each fit, a list per
+        row.
     """
     pool = benchmark.pool
     function = acq.get(acquisition)
