@@ -349,8 +349,11 @@ class TestFigures:
         low, high = found.band
         left = np.array([bar.get_x() for bar in axes.containers[0]])
         assert np.abs(heights[:, (left < low) | (left > high)]).sum(axis=1) == pytest.approx(outside)
-        grey = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in axes.patches[:2]]
-        assert grey == [pytest.approx((left[0], low)), pytest.approx((high, axes.get_xlim()[1]))]
+        grey = [patch.get_window_extent().transformed(axes.transData.inverted()) for patch in axes.patches[:2]]
+        assert [(box.x0, box.x1) for box in grey] == [
+            pytest.approx((left[0], low)),
+            pytest.approx((high, axes.get_xlim()[1])),
+        ]
         texts = [text.get_text() for text in axes.texts]
         assert texts[0] == f"continued: {(t == 0).sum()}\n{found.outside_by_arm[0]} outside [{low:.2g}, 0.9]"
         assert texts[1].startswith(f"quit: {t.sum()}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from causalbald._threads import one_thread
 from causalbald._typing import Array
 from causalbald.errors import InputError
-from causalbald.models import GaussianProcess, gaussian_process
+from causalbald.models import GaussianProcess
+from causalbald.models.evidence import log_evidence
 
 SMALL, LARGE = 60, 130
 
@@ -31,14 +33,13 @@ def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def threads(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Numbers of threads that libraries might take while hyper-parameters are searched for."""
     seen: set[int] = set()
-    evidence = gaussian_process.log_evidence
 
-    def watched(*arguments: object) -> object:
+    def watched(*arguments: Any) -> Any:
         seen.update(library["num_threads"] for library in threadpool_info())
         seen.add(torch.get_num_threads())
-        return evidence(*arguments)  # type: ignore[arg-type]
+        return log_evidence(*arguments)
 
-    monkeypatch.setattr(gaussian_process, "log_evidence", watched)
+    monkeypatch.setattr("causalbald.models.gaussian_process.log_evidence", watched)
     return seen
 
 
