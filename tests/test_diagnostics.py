@@ -96,13 +96,15 @@ class TestSupport:
         t = np.arange(1000) < 40
         said = common_support(np.full(1000, 0.04), t).summary(("usual", "drug"))
         assert said == (
-            "None of 1,000 units has P(drug) outside [0.0046, 0.9] (allowing for 4 % drug): "
+            "None of 1,000 units has P(drug) outside [0.0046, 0.9] (the share in arm drug is 4 %): "
             "everyone can be compared with people of the other arm."
         )
         t = np.arange(1000) >= 3
         said = common_support(np.full(1000, 0.997), t).summary(("usual", "drug"))
-        assert said.startswith("None of 1,000 units has P(drug) outside [0.1, 0.99967] (allowing for 99.7 % drug): ")
-        assert said.endswith("people of the other arm, as far as 3 usual can tell.")
+        assert said.startswith(
+            "None of 1,000 units has P(drug) outside [0.1, 0.99967] (the share in arm drug is 99.7 %): "
+        )
+        assert said.endswith("people of the other arm, as far as the few units in arm usual can tell (3).")
 
     def test_separation_is_the_auc_and_warns_when_treatment_is_determined(self, rng: np.random.Generator) -> None:
         pi = rng.uniform(size=500).round(2)

@@ -235,17 +235,12 @@ def _propensity(x: Array, arm: Treatment, seed: int) -> Array:
 
 @one_thread()
 def propensity_model(x: Array, arm: Treatment, seed: int) -> PropensityModel:
-    """Return a model of P(treated | x), fitted to a pool, or to a sample of a large one.
-
-    Its probabilities are clipped at a tenth of the least that lies inside common support (0.01 for equal arms): with a
-    constant, nobody could fall out of support where an arm is rare.
-    """
-    from causalbald.diagnostics.support import support_margin
+    """Return a model of P(treated | x), fitted to a pool, or to a sample of a large one."""
+    from causalbald.diagnostics.support import propensity_clip
     from causalbald.models import PropensityModel
 
     rows = _sample(len(x), seed) if len(x) > _ENOUGH else np.arange(len(x))
-    clip = support_margin(float(arm[rows].mean())) / 10
-    return PropensityModel(clip=clip, random_state=seed).fit(x[rows], arm[rows])
+    return PropensityModel(clip=propensity_clip(float(arm[rows].mean())), random_state=seed).fit(x[rows], arm[rows])
 
 
 def _sample(size: int, seed: int) -> Any:

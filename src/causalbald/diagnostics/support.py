@@ -64,10 +64,10 @@ class Support:
         """Return one sentence; ``names`` are those of the arms."""
         total, band = len(self.treatment), f"P({names[1]}) outside {band_text(self.band)}"
         if band_text(self.band) != band_text(support_band(EQUAL_ARMS)):
-            band += f" (allowing for {100 * self.treatment.mean():.3g} % {names[1]})"
+            band += f" (the share in arm {names[1]} is {100 * self.treatment.mean():.3g} %)"
         rare = int(self.arm_sizes.argmin())
         few = self.arm_sizes[rare] < _FEW_IN_ARM
-        reservation = f", as far as {self.arm_sizes[rare]} {names[rare]} can tell" if few else ""
+        reservation = f", as far as the few units in arm {names[rare]} can tell ({self.arm_sizes[rare]})" if few else ""
         if not self.outside.any():
             said = f"None of {total:,} units has {band}: everyone can be compared with people of the other arm"
             return f"{said}{reservation}."
@@ -109,9 +109,17 @@ def support_margin(share_treated: float) -> float:
 
     It is 0.1 for equal arms and smaller for all others.
     """
-    rare = min(share_treated, 1 - share_treated)
+    rare = float(min(share_treated, 1 - share_treated))
     # The arm's odds among all are rare / (1 - rare). A ninth of them are the odds of this probability:
     return rare / (rare + _ODDS_RATIO * (1 - rare))
+
+
+def propensity_clip(share_treated: float) -> float:
+    """Return the clip of estimated propensities: 0.01, or half the margin of support if that is less.
+
+    With a constant, nobody could fall out of support where an arm is rare.
+    """
+    return min(0.01, support_margin(share_treated) / 2)
 
 
 def support_band(share_treated: float) -> tuple[float, float]:

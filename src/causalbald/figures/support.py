@@ -16,7 +16,7 @@ from scipy.special import expit, logit
 from causalbald._typing import Array
 from causalbald._validation import check_int
 from causalbald.diagnostics.balance import UNBALANCED
-from causalbald.diagnostics.support import band_text, common_support
+from causalbald.diagnostics.support import band_text, common_support, propensity_clip
 from causalbald.errors import InputError
 from causalbald.figures.style import ARM_COLOURS, ARM_NAMES, house_style, new_figure, plain
 
@@ -39,7 +39,11 @@ def draw_support(propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, 
         Of control and treated.
     """
     found = common_support(propensity, treatment)
-    t, (low, high), edges = found.treatment, found.band, _edges(found.band)
+    t, (low, high), edges = (
+        found.treatment,
+        found.band,
+        _edges(found.band, propensity_clip(float(found.treatment.mean()))),
+    )
     pi = np.clip(np.asarray(propensity, dtype=np.float64), edges[0], edges[-1])
     heights = [np.histogram(pi[t == arm], edges)[0] / found.arm_sizes[arm] for arm in (0, 1)]
     with house_style():
@@ -101,11 +105,10 @@ def draw_balance(table: pd.DataFrame, top: int = 20) -> Figure:
     return figure
 
 
-def _edges(band: tuple[float, float]) -> Array:
+def _edges(band: tuple[float, float], clip: float) -> Array:
     """Return the edges of some ``BINS`` bins, about equal in log odds; no end of the band lies within one."""
     low, high = band
-    # As far beyond the band as estimates of propensities reach: they are clipped there.
-    ends = logit(np.array([low / 10, low, high, 1 - (1 - high) / 10]))
+    ends = logit(np.array([clip, low, high, 1 - clip]))
     width = (ends[-1] - ends[0]) / BINS
     pieces = [np.linspace(a, b, max(1, round((b - a) / width)) + 1)[1:] for a, b in pairwise(ends)]
     edges: Array = expit(np.concatenate([ends[:1], *pieces]))
