@@ -60,6 +60,23 @@ def test_few_labels_or_one_covariate_leave_nothing_to_compare() -> None:
     assert AutoEstimator().fit(y, once, X=x).weights_ == {"gp": 1.0}
 
 
+def test_outcomes_that_are_numbers_have_no_range_and_the_belief_of_version_0_1() -> None:
+    rng = np.random.default_rng(1)
+    x, t = rng.normal(size=(100, 5)), np.arange(100) % 2
+    y = x[:, 0] + t * x[:, 1] + rng.normal(size=100)
+    model = AutoEstimator().fit(y[:80], t[:80], X=x[:80], pool=x)
+    lower, upper = model.effect_interval(x[80:83])
+    numbers = [
+        model.weights_["gp"], *model.effect(x[80:83]), *lower, *upper, model.ate(x), *model.ate_interval(x)
+    ]  # fmt: skip
+    before = [0.7522146866775293, 0.09361933798273547, 0.7710626574494234, 0.8831417798218355]
+    before += [-1.187846730667012, -0.36304565254886245, -0.5848372384690705]
+    before += [1.375085406632483, 1.905170967447709, 2.3511207981127416]
+    before += [0.2661067944846358, -0.26130645441559913, 0.793520043384426]
+    np.testing.assert_allclose(numbers, before, rtol=1e-4)
+    assert model.posterior(x).limits is None
+
+
 def test_only_so_many_labels_are_compared_and_all_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     fit = GaussianProcess._fit
@@ -100,8 +117,8 @@ def test_binary_outcomes_are_weighed_by_probabilities_and_mixed_on_their_own_sca
     model = AutoEstimator(candidates=("gp", "ensemble"), folds=2).fit(y, t, X=x)
     model.weights_ = {"gp": 0.6, "ensemble": 0.4}
     model.models_ = [make_model(name).fit(y, t, X=x) for name in model.weights_]
-    expected = sum(w * m.effect(x) for w, m in zip((0.6, 0.4), model.models_, strict=True))
-    np.testing.assert_allclose(model.effect(x), expected)
+    risks = [np.clip(m.posterior(x).expected, 0, 1) for m in model.models_]
+    np.testing.assert_allclose(model.effect(x), np.diff(0.6 * risks[0] + 0.4 * risks[1])[:, 0])
 
     true, high = np.full((300, 2), 0.04), np.full((300, 2), 0.12)
     events, nothing = (np.arange(300) % 25 == 0).astype(float), np.zeros((300, 2, 0))
@@ -109,6 +126,8 @@ def test_binary_outcomes_are_weighed_by_probabilities_and_mixed_on_their_own_sca
     wrong = Posterior(high, nothing, np.zeros(()), np.array(0.04 * 0.96))
     data = Labelled(events, np.arange(300) % 2, np.zeros((300, 1)))
     assert stacking_weights(_log_densities([right, wrong], data))[0] > 0.95
+    low = Posterior(np.full((300, 2), 0.01), nothing, np.zeros(()), np.array(0.04 * 0.96))
+    assert stacking_weights(_log_densities([right, low], data))[0] > 0.9
 
 
 def test_log_density_of_outcomes() -> None:

@@ -49,3 +49,8 @@ def bivariate_cdf(h: Array, k: Array, correlation: Array) -> Array:
     mass = mass - owens_t(h, (k / h - correlation) / root) - owens_t(k, (h / k - correlation) / root)
     result: Array = np.clip(mass, 0.0, np.minimum(ndtr(h), ndtr(k)))
     return result
+
+
+def interval(mean: Array, reach: Array, largest: Array | float) -> tuple[Array, Array]:
+    """Return the ends mean ± reach of intervals of effects, none beyond ± ``largest``."""
+    return np.maximum(mean - reach, -largest), np.minimum(mean + reach, largest)

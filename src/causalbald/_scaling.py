@@ -8,6 +8,8 @@ from causalbald._typing import AnyArray, Array
 
 # Standard deviation, as a share of the range, of a column with two values of which one in 43 units has the rarer.
 _RARE = 0.15
+# Outcomes from which on two values, other than 0 and 1, are all that there are; fewer may be two of many.
+_SEEM_TWO = 10
 
 
 def column_scale(x: AnyArray) -> Array:
@@ -36,3 +38,14 @@ def outcome_scale(y: Array) -> float:
     """Return the standard deviation of outcomes (n,), and 1 if they are all the same."""
     sd = float(y.std())
     return 1.0 if sd <= 1e-12 * float(np.abs(y).max()) else sd
+
+
+def outcome_range(y: Array) -> tuple[float, float] | None:
+    """Return the two values that outcomes (n,) have, the lower one first, or None if they are numbers.
+
+    Outcomes that are all 0 or 1 have these two, even if one of them has not been seen yet.
+    """
+    if np.isin(y, (0.0, 1.0)).all():
+        return 0.0, 1.0
+    values = np.unique(y)
+    return (float(values[0]), float(values[1])) if len(values) == 2 and len(y) >= _SEEM_TWO else None

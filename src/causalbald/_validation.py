@@ -222,3 +222,11 @@ def _numeric_column(column: Any, name: str) -> Array:
         raise InputError(
             f"{name} is not numeric: found {example!r}. Encode text and categories as numbers first."
         ) from None
+
+
+def broadcast(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
+    """Return numbers as a float array of this shape, or raise InputError naming them."""
+    try:
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), shape)
+    except ValueError:
+        raise InputError(f"{name} has shape {np.shape(values)}, which does not broadcast to {shape}.") from None

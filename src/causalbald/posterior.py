@@ -15,7 +15,7 @@ from scipy.special import log_ndtr, ndtr, ndtri, owens_t, stdtrit
 from causalbald._gaussian import bivariate_cdf
 from causalbald._psd import impossible_blocks, not_a_covariance
 from causalbald._typing import AnyArray, Array
-from causalbald._validation import check_alpha, check_int, check_positions, check_treatment, check_vector
+from causalbald._validation import broadcast, check_alpha, check_int, check_positions, check_treatment, check_vector
 from causalbald.errors import ApproximationWarning, InputError
 
 Link = Literal["identity", "probit"]
@@ -51,6 +51,8 @@ class Posterior:
     link : "identity" or "probit"
     n_draws : int, optional
         How many draws the factor was estimated from; None for a closed form.
+    limits : (low, high), optional
+        Range of the outcome. Expected outcomes and effects are cut to it; moments stay those of the Gaussian.
     """
 
     mean: Array
@@ -59,6 +61,7 @@ class Posterior:
     noise: Array
     link: Link = "identity"
     n_draws: int | None = None
+    limits: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         self._settle()
@@ -75,8 +78,8 @@ class Posterior:
         if self.link not in ("identity", "probit"):
             raise InputError(f"link must be 'identity' or 'probit', got {self.link!r}.")
         units, arms = mean.shape
-        residual = _broadcast(self.residual, (units, arms, arms), "residual")
-        noise = _broadcast(self.noise, (units, arms), "noise")
+        residual = broadcast(self.residual, (units, arms, arms), "residual")
+        noise = broadcast(self.noise, (units, arms), "noise")
         for name, value in (("mean", mean), ("factor", factor), ("residual", residual), ("noise", noise)):
             if not np.isfinite(value).all():
                 raise InputError(f"{name} has NaN or infinite entries: the model that made this posterior has failed.")
@@ -85,6 +88,8 @@ class Posterior:
             object.__setattr__(self, name, view)
         if (noise < 0).any():
             raise InputError("noise is a variance and must not be negative.")
+        if self.link == "probit":
+            object.__setattr__(self, "limits", (0.0, 1.0))
 
     def _check_residual(self) -> None:
         """Raise unless each unit's residual is a covariance up to rounding."""
@@ -139,20 +144,19 @@ class Posterior:
         """
         if not members:
             raise InputError("a mixture needs at least one posterior.")
-        shapes = {(m.mean.shape, m.link) for m in members}
+        shapes = {(m.mean.shape, m.link, m.limits) for m in members}
         if len(shapes) > 1:
             raise InputError(
-                f"members must be about the same units with the same link, got {sorted(map(str, shapes))}."
+                f"members must be about the same units with the same link and limits, got {sorted(map(str, shapes))}."
             )
         w = np.ones(len(members)) if weights is None else check_vector(weights, "weights", len(members))
         if (w < 0).any() or w.sum() <= 0:
             raise InputError("weights of a mixture must not be negative, and not all zero.")
         w = w / w.sum()
-        mean, residual, noise = (
-            np.einsum("m,m...->...", w, np.stack([getattr(m, name) for m in members]))
-            for name in ("mean", "residual", "noise")
-        )
-        between = np.stack([(m.mean - mean) * np.sqrt(share) for share, m in zip(w, members, strict=True)], axis=-1)
+        means = np.stack([m.mean if m.link == "probit" else m.expected for m in members])  # none out of range
+        stacks = means, [m.residual for m in members], [m.noise for m in members]
+        mean, residual, noise = (np.einsum("m,m...->...", w, np.asarray(values)) for values in stacks)
+        between = np.stack([(own - mean) * np.sqrt(share) for share, own in zip(w, means, strict=True)], axis=-1)
         factor = np.concatenate([*(m.factor for m in members), between], axis=-1)
         scale = np.repeat(np.sqrt(w), [m.factor.shape[-1] for m in members])
         factor[..., : len(scale)] *= scale.astype(factor.dtype)
@@ -180,6 +184,7 @@ class Posterior:
             factor=self.factor * scale,
             residual=self.residual * scale**2,
             noise=self.noise * scale**2,
+            limits=None if self.limits is None else (self.limits[0] * scale + shift, self.limits[1] * scale + shift),
         )
 
     @cached_property
@@ -202,7 +207,7 @@ class Posterior:
     def expected(self) -> Array:
         """Expected outcome per unit and arm on the outcome's own scale, (N, K)."""
         if self.link == "identity":
-            return self.mean
+            return self.mean if self.limits is None else np.clip(self.mean, *self.limits)
         expected: Array = ndtr(self._probit_index)
         return expected
 
@@ -245,6 +250,11 @@ class Posterior:
         """Variance of the belief about the effect, (N,)."""
         c = self.covariance
         return np.maximum(c[:, 0, 0] + c[:, 1, 1] - c[:, 0, 1] - c[:, 1, 0], 0.0)
+
+    @property
+    def largest_effect(self) -> float:
+        """The largest effect that the outcome's range allows; infinite without a range."""
+        return np.inf if self.limits is None else self.limits[1] - self.limits[0]
 
     def quantile(self, alpha: float) -> float:
         """Return how many standard deviations an interval with error probability ``alpha`` reaches to each side.
@@ -388,10 +398,3 @@ class Posterior:
 
 def _diagonal(matrices: Array) -> Array:
     return np.diagonal(matrices, axis1=-2, axis2=-1)
-
-
-def _broadcast(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
-    try:
-        return np.broadcast_to(np.asarray(values, dtype=np.float64), shape)
-    except ValueError:
-        raise InputError(f"{name} has shape {np.shape(values)}, which does not broadcast to {shape}.") from None

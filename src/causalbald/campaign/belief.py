@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
 from causalbald import loop
+from causalbald._gaussian import interval
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
@@ -33,22 +34,26 @@ _ENOUGH_PER_ARM = 2
 
 @dataclass(frozen=True)
 class Effects:
-    """Belief about the effect of each of some units: mean and spread (n,), and how many spreads an interval reaches."""
+    """Belief about the effect of each of some units: mean and spread (n,), and how many spreads an interval reaches.
+
+    No interval goes beyond ± ``largest``, the largest effect that the outcome's range allows.
+    """
 
     mean: Array
     sd: Array
     reach: float
     n_draws: int | None
+    largest: float
 
     @property
     def lower(self) -> Array:
         """Lower ends of the intervals."""
-        return self.mean - self.reach * self.sd
+        return interval(self.mean, self.reach * self.sd, self.largest)[0]
 
     @property
     def upper(self) -> Array:
         """Upper ends of the intervals."""
-        return self.mean + self.reach * self.sd
+        return interval(self.mean, self.reach * self.sd, self.largest)[1]
 
     def probability_above(self, threshold: float, sign: int) -> Array:
         """Return the probability that sign * effect exceeds ``threshold``, (n,)."""
@@ -98,7 +103,8 @@ class Belief:
         for posterior in self._posteriors(x, joint=False):  # kept no longer than needed: a million take 2 GB
             means.append(posterior.effect_mean)
             spreads.append(np.sqrt(posterior.effect_variance))
-        return Effects(np.concatenate(means), np.concatenate(spreads), posterior.quantile(level), posterior.n_draws)
+        reach, draws, largest = posterior.quantile(level), posterior.n_draws, posterior.largest_effect
+        return Effects(np.concatenate(means), np.concatenate(spreads), reach, draws, largest)
 
     def averages(self, x: Array, weights: Array, alpha: float = 0.05) -> list[Average]:
         """Return the belief about weighted sums of effects, one for each row of ``weights`` (G, n)."""
@@ -113,10 +119,12 @@ class Belief:
                 posterior.warn_if_mostly_local()
             reach, start = posterior.quantile(check_alpha(alpha)), start + len(posterior)
         sd = np.sqrt((np.asarray(shared) ** 2).sum(axis=1) + local)
-        return [
-            Average(float(m), float(s), float(m - reach * s), float(m + reach * s))
-            for m, s in zip(mean, sd, strict=True)
-        ]
+        # A sum of effects is no larger than the largest effect times the sum of the sizes of its weights.
+        largest = (
+            np.inf if np.isinf(posterior.largest_effect) else posterior.largest_effect * np.abs(weights).sum(axis=1)
+        )
+        ends = interval(mean, reach * sd, largest)
+        return [Average(*map(float, numbers)) for numbers in zip(mean, sd, *ends, strict=True)]
 
     @cached_property
     def targets(self) -> Targets:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from causalbald._random import generator
+from causalbald._scaling import outcome_range
 from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_int
 from causalbald.errors import InputError
+from causalbald.models.arm_means import ArmMeans
 from causalbald.models.base import CateEstimator, Labelled, Linked, Links, deal
 from causalbald.models.links import between_members, of_arm
 from causalbald.models.registry import make_model, register
@@ -21,6 +23,9 @@ from causalbald.posterior import Posterior
 _LEAST_SHARE = 0.1
 _EM_STEPS = 500
 _SURE = 0.005  # a model that takes a binary outcome for a number may expect less than 0 or more than 1
+_MEANS = "arm means"  # the last candidate if outcomes have two values
+# Arm means say the same of everyone, and no person would teach more than another: models of covariates keep a share.
+_LEAST_OF_COVARIATES = 0.25
 
 
 @register("auto")
@@ -32,10 +37,14 @@ class AutoEstimator(CateEstimator):
     pool: the weights say who predicts units like the measured ones. No free labels are used. With few labels, or one
     candidate, the first one is taken.
 
+    Outcomes of two values are compared as events, and arm means, the same risk for everyone in an arm, are always a
+    candidate. Expected outcomes, effects and their intervals stay within what the two values allow.
+
     Parameters
     ----------
     candidates : sequence of str
-        Names of models. ``index`` is left out where there is but one covariate, of which it is a part of ``gp``.
+        Names of models. ``index`` is left out where there is but one covariate, of which it is a part of ``gp``, and
+        where outcomes have two values, of which it explains noise.
     folds : int
     min_labels, max_labels : int
         Labels below which nothing is compared, and that are compared at most.
@@ -61,19 +70,26 @@ class AutoEstimator(CateEstimator):
         self.random_state = random_state
 
     def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
-        names = [name for name in self.candidates if name != "index" or data.x[0].size > 1]
+        self._limits = outcome_range(data.y)
+        # On events, too, an index explains noise: beside gp and arm means it made risks worse at 50 to 600 labels.
+        indexed = data.x[0].size > 1 and self._limits is None
+        names = [name for name in self.candidates if name != "index" or indexed]
         if not names:
             raise InputError("candidates names no model that can be used here: give at least one, for example 'gp'.")
+        if self._limits is not None:
+            names.append(_MEANS)
         folds = check_int(self.folds, "folds", low=2)
         enough = max(check_int(self.min_labels, "min_labels", low=2), 2 * folds)
         groups = math.ceil(len(data.y) / check_int(self.max_labels, "max_labels", low=enough))
         some = data.take(np.flatnonzero(deal(data.t, groups, generator(self.random_state, "compared")) == 0))
         if len(some.y) < enough or min(np.bincount(some.t, minlength=2)) < 2:
-            names = names[:1]
-        self.weights_ = dict.fromkeys(names, 1.0)
-        if len(names) > 1:
+            self.weights_ = {names[0]: 1.0} if self._limits is None else {names[0]: 0.5, _MEANS: 0.5}
+        elif len(names) == 1:
+            self.weights_ = {names[0]: 1.0}
+        else:
             densities = self._held_out(names, some, pool, folds)
-            self.weights_ = _kept(names, stacking_weights(densities))
+            weights = stacking_weights(densities)
+            self.weights_ = _kept(names, weights if self._limits is None else _with_covariates(weights))
         self.models_ = [self._fitted_on(name, data, pool) for name in self.weights_]
 
     def _held_out(self, names: list[str], data: Labelled, pool: AnyArray, folds: int) -> Array:
@@ -81,19 +97,29 @@ class AutoEstimator(CateEstimator):
         fold, found = deal(data.t, folds, generator(self.random_state, "folds")), np.empty((0, len(names)))
         for k in range(folds):
             known, out = (data.take(np.flatnonzero(rows)) for rows in (fold != k, fold == k))
-            beliefs = [self._fitted_on(name, known, pool).posterior(out.x, joint=False) for name in names]
+            models = [self._fitted_on(name, known, pool) for name in names]
+            beliefs = [self._limited(model.posterior(out.x, joint=False)) for model in models]
             found = np.concatenate([found, _log_densities(beliefs, out)])
             if k > 0 and _decided(found):
                 break
         return found
 
     def _fitted_on(self, name: str, data: Labelled, pool: AnyArray) -> CateEstimator:
-        return make_model(name, random_state=self.random_state).fit(data.y, data.t, X=data.x, pool=pool)
+        if name == _MEANS and self._limits is not None:
+            model: CateEstimator = ArmMeans(limits=self._limits)
+        else:
+            model = make_model(name, random_state=self.random_state)
+        return model.fit(data.y, data.t, X=data.x, pool=pool)
+
+    def _limited(self, belief: Posterior) -> Posterior:
+        """Return a belief of a candidate that knows of the outcome's two values, if it has but two."""
+        return belief if self._limits is None else belief._derived(limits=self._limits)
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         return self._mixed([model.posterior(x, joint=joint) for model in self.models_])
 
     def _mixed(self, beliefs: list[Posterior]) -> Posterior:
+        beliefs = [self._limited(belief) for belief in beliefs]
         if len(beliefs) == 1:
             return beliefs[0]
         if _of_several_links(beliefs):
@@ -109,11 +135,12 @@ class AutoEstimator(CateEstimator):
         if len(links) == 1:
             return links[0]
         weights = np.array([*self.weights_.values()])
-        there = np.stack([model.posterior(others, joint=False).mean.T for model in self.models_])  # (M, K, J)
+        beliefs = [self._limited(model.posterior(others, joint=False)) for model in self.models_]
+        there = np.stack([belief.expected.T for belief in beliefs])  # (M, K, J)
 
         def at(x: AnyArray) -> Linked:
             units = [found(x) for found in links]
-            here = np.stack([unit.belief.mean.T for unit in units])
+            here = np.stack([self._limited(unit.belief).expected.T for unit in units])
 
             def covariance(rows: slice, own: Treatment, arm: int | None) -> Array:
                 means = here[..., rows][:, own, np.arange(len(own))]
@@ -131,12 +158,17 @@ def _of_several_links(beliefs: Sequence[Posterior]) -> bool:
 
 
 def _log_densities(beliefs: Sequence[Posterior], out: Labelled) -> Array:
-    """Return log densities (n, M) of outcomes; probabilities for all, if those of some are."""
-    if not _of_several_links(beliefs):
+    """Return log densities (n, M) of outcomes; of two values, log probabilities.
+
+    The Gaussian density of one of two values has no bound, and is the larger the surer a model is; a probability has.
+    """
+    limits = next((b.limits for b in beliefs if b.limits is not None), None)
+    if limits is None:
         return np.stack([b.log_density(out.t, out.y) for b in beliefs], axis=1)
+    low, high = limits
     own = np.arange(len(out.y)), out.t
-    risk = np.stack([np.clip(b.expected[own], _SURE, 1 - _SURE) for b in beliefs], axis=1)
-    return np.log(np.where(out.y[:, None] > 0, risk, 1 - risk))
+    risk = np.stack([np.clip((b.expected[own] - low) / (high - low), _SURE, 1 - _SURE) for b in beliefs], axis=1)
+    return np.log(np.where(out.y[:, None] > low, risk, 1 - risk))
 
 
 def stacking_weights(log_density: Array) -> Array:
@@ -157,6 +189,15 @@ def _decided(log_density: Array) -> bool:
     best = log_density.sum(axis=0).argmax()
     ahead = log_density[:, [best]] - np.delete(log_density, best, axis=1)
     return bool((ahead.mean(axis=0) > 2 * ahead.std(axis=0) / math.sqrt(len(ahead))).all())
+
+
+def _with_covariates(weights: Array) -> Array:
+    """Return weights of which arm means, the last candidate, leave enough to the best of the others."""
+    if 1 - weights[-1] >= _LEAST_OF_COVARIATES:
+        return weights
+    least = np.zeros(len(weights))
+    least[weights[:-1].argmax()], least[-1] = _LEAST_OF_COVARIATES, 1 - _LEAST_OF_COVARIATES
+    return least
 
 
 def _kept(names: list[str], weights: Array) -> dict[str, float]:

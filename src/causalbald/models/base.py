@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from causalbald._covariate_names import fitted_names, remember, text_names
+from causalbald._gaussian import interval
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import (
     check_both_arms,
@@ -142,10 +143,13 @@ class CateEstimator(BaseEstimator, ABC):
         outcome noise is not part of it, and the intervals do not hold jointly.
         """
         sign = self._sign(T0, T1)
-        parts = [(p.effect_mean, p.quantile(alpha) * np.sqrt(p.effect_variance)) for p in self._chunks(X)]
-        mean, reach = (np.concatenate(values) for values in zip(*parts, strict=True))
-        reach = abs(sign) * reach  # of an arm against itself there is nothing unknown
-        return sign * mean - reach, sign * mean + reach
+        known = abs(sign)  # of an arm against itself there is nothing unknown
+        parts = [
+            interval(sign * p.effect_mean, known * (p.quantile(alpha) * np.sqrt(p.effect_variance)), p.largest_effect)
+            for p in self._chunks(X)
+        ]
+        lower, upper = (np.concatenate(ends) for ends in zip(*parts, strict=True))
+        return lower, upper
 
     def ate(self, X: Any, *, T0: int = 0, T1: int = 1) -> float:
         """Return the expected average effect over the units in ``X``."""
@@ -156,7 +160,8 @@ class CateEstimator(BaseEstimator, ABC):
         sign, belief = self._sign(T0, T1), self.posterior(X)
         mean, variance = belief.average_effect()
         reach = abs(sign) * belief.quantile(alpha) * variance**0.5
-        return sign * mean - reach, sign * mean + reach
+        lower, upper = interval(np.array(sign * mean), np.array(reach), belief.largest_effect)
+        return float(lower), float(upper)
 
     def _chunks(self, X: Any) -> Iterator[Posterior]:
         x = self._check_new(X)

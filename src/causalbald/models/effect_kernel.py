@@ -13,6 +13,8 @@ from causalbald._typing import Array, Treatment
 from causalbald.models.kernel_sum import gram, kernel_sum, squared_distances
 
 ARMS = 2
+LEAST_NOISE = 1e-6
+_MOST_NOISE = 10.0
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class Prior:
     """
 
     dimension: int
+    least_noise: tuple[float, float] = (LEAST_NOISE, LEAST_NOISE)
 
     @property
     def centre(self) -> Array:
@@ -134,7 +137,8 @@ class Prior:
     @property
     def bounds(self) -> list[tuple[float, float]]:
         """Limits that keep the algebra well conditioned, far out in the prior's tails."""
-        return [(-5.0, 10.0)] * (2 * self.dimension) + [(-5.0, 5.0)] * 5 + [(math.log(1e-6), math.log(10.0))] * ARMS
+        noise = [(math.log(least), math.log(max(_MOST_NOISE, 2 * least))) for least in self.least_noise]
+        return [(-5.0, 10.0)] * (2 * self.dimension) + [(-5.0, 5.0)] * 5 + noise
 
     @property
     def tangent_precision(self) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,12 +13,13 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from causalbald._random import generator
-from causalbald._scaling import outcome_scale
+from causalbald._scaling import outcome_range, outcome_scale
 from causalbald._threads import threads_of_fit
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
+from causalbald.models.arm_means import arm_risks
 from causalbald.models.base import CHUNK, CateEstimator, Labelled, Linked, Links
-from causalbald.models.effect_kernel import ARMS, Hyperparameters, IndexPrior, Prior
+from causalbald.models.effect_kernel import ARMS, LEAST_NOISE, Hyperparameters, IndexPrior, Prior
 from causalbald.models.evidence import collapsed_bound, log_evidence
 from causalbald.models.links import ProcessLinks
 from causalbald.models.registry import register
@@ -28,6 +30,7 @@ from causalbald.posterior import Posterior
 
 _SCOUT_ITERATIONS = 20
 _PROBES = 256
+_BINARY_NOISE = 0.9
 
 
 @register("gp")
@@ -90,6 +93,7 @@ class GaussianProcess(CateEstimator):
         y = torch.as_tensor((data.y - self.y_mean_) / self.y_scale_)
         rng = generator(self.random_state, "sites")
         subset = torch.as_tensor(_balanced_subset(data.t, self.inducing, rng))
+        self._prior = replace(self.prior_class(x.shape[1]), least_noise=self._least_noise(data))
         self.hyperparameters_ = self._optimise(x, arm, y, subset)
         chosen = rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False)
         exact = len(y) <= self.max_exact
@@ -97,7 +101,7 @@ class GaussianProcess(CateEstimator):
         self._known, self._joint = (x, arm, y, core, self._standardise(pool[np.sort(chosen)])), None
         self.tangent_ = None
         if exact and self.hyper_uncertainty:
-            precision = torch.as_tensor(self.prior_class(x.shape[1]).tangent_precision)
+            precision = torch.as_tensor(self._prior.tangent_precision)
             self.tangent_ = Tangent.of(self.hyperparameters_, x, arm, y, precision, self._probes(len(y)))
         # Sites beyond the labels do not change the belief about a single unit.
         self.single_ = Single.of(self.hyperparameters_, x, arm, y) if exact else Single.of_sites(self.joint_)
@@ -120,9 +124,24 @@ class GaussianProcess(CateEstimator):
         signs = generator(self.random_state, "probes").integers(0, 2, size=(labels, _PROBES)) * 2.0 - 1.0
         return torch.as_tensor(signs / np.sqrt(_PROBES))
 
+    def _least_noise(self, data: Labelled) -> tuple[float, float]:
+        """Return the least noise variance of each arm, on the standardised scale.
+
+        In an arm with hardly any events the noise would fall to nothing, and the belief would be sure that nothing can
+        ever happen there. An outcome of two values scatters by p (1 - p) around an average risk p, of which covariates
+        explain a part, in practice a small one: the noise keeps ``_BINARY_NOISE`` of it.
+        """
+        limits = outcome_range(data.y)
+        if limits is None:
+            return LEAST_NOISE, LEAST_NOISE
+        low, high = limits
+        risk, _ = arm_risks(data.y > low, data.t)
+        least = _BINARY_NOISE * risk * (1 - risk) * ((high - low) / self.y_scale_) ** 2
+        return float(least[0]), float(least[1])
+
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
         """Find the hyper-parameters on a subset of the labels, then refine them on all."""
-        prior = self.prior_class(x.shape[1])
+        prior = self._prior
 
         def on_subset(h: Hyperparameters) -> Tensor:
             return _log_evidence(h, x[subset], arm[subset], y[subset])

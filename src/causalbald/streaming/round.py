@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from causalbald import acquisition as acq
 from causalbald import loop
 from causalbald._files import check_place, replacing
+from causalbald._gaussian import interval
 from causalbald._random import generator
 from causalbald._spreadsheet import read_cell, read_ids
 from causalbald._threads import one_thread
@@ -291,9 +292,9 @@ class Round:
 
     def _batch(self, chosen: Positions, scores: Array) -> pa.Table:
         belief = self.model.posterior(self.pool.take(chosen).x, joint=False)
-        reach = belief.quantile(0.05) * np.sqrt(belief.effect_variance)
         mean, table = belief.effect_mean, self.pool.people(chosen)
-        for name, values in zip(OWN_COLUMNS, (scores[chosen], mean, mean - reach, mean + reach), strict=True):
+        ends = interval(mean, belief.quantile(0.05) * np.sqrt(belief.effect_variance), belief.largest_effect)
+        for name, values in zip(OWN_COLUMNS, (scores[chosen], mean, *ends), strict=True):
             table = table.append_column(name, pa.array(values))
         return table
 
