@@ -26,11 +26,11 @@ from scipy import special
 from sklearn.linear_model import LogisticRegression
 
 from causalbald._scaling import column_scale
-from causalbald.campaign.columns import encode, find_columns
 from causalbald.datasets import load_nhefs
-from causalbald.datasets.ihdp import covariates
-from causalbald.datasets.nhefs import ID, OUTCOME, TREATMENT
+from causalbald.datasets._ihdp import covariates
+from causalbald.datasets._nhefs import ID, OUTCOME, TREATMENT
 from causalbald.models import make_model
+from causalbald.tables._columns import encode, find_columns
 
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "binary.csv"
 LABELS = (50, 200, 600)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from causalbald.experiments import TrialSpec, run_trials
-from causalbald.report.demo import METHODS, STUDIES
+from causalbald.report._demo import METHODS, STUDIES
 
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "fresh_seeds.csv"
 

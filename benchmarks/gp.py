@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from causalbald.models import GaussianProcess
-from causalbald.models.effect_kernel import Prior
-from causalbald.models.evidence import log_evidence
+from causalbald.models._effect_kernel import Prior
+from causalbald.models._evidence import log_evidence
 
 
 def make_data(n: int, dimension: int) -> tuple[Any, Any, Any]:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from causalbald import acquisition
-from causalbald.conditioning import Conditioned, Joint, conditioned
 from causalbald.models import GaussianProcess
+from causalbald.selection._conditioning import Conditioned, Joint, conditioned
 
 UNITS, TARGETS, LABELS, DIMENSIONS, PICKS = 4096, 1000, 300, 25, 10
 

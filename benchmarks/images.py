@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from causalbald import datasets, loop, metrics
+from causalbald import datasets, metrics, pools
 from causalbald.models import CateEstimator, DeepKernelGP, GaussianProcess, TarnetEnsemble
-from causalbald.models.base import Labelled
+from causalbald.models._base import Labelled
 
 RESULTS = Path(__file__).parent.parent / "results" / "models" / "images.csv"
 
@@ -89,7 +89,7 @@ def main() -> None:
         started = perf_counter()
         model.fit(known.y, known.t, X=known.x, pool=data.pool.x, validation=validation)
         seconds = perf_counter() - started
-        loop.score_pool(model, data.pool.x, data.pool.t, "mu-rho-bald")
+        pools.score_pool(model, data.pool.x, data.pool.t, "mu-rho-bald")
         seconds_score = perf_counter() - started - seconds
         effect = model.effect(data.test.x)
     row = {

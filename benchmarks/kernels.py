@@ -19,7 +19,7 @@ from torch import Tensor
 from causalbald import datasets, metrics
 from causalbald.experiments import run_trial
 from causalbald.models import GaussianProcess
-from causalbald.models.effect_kernel import Hyperparameters, Prior
+from causalbald.models._effect_kernel import Hyperparameters, Prior
 
 SEEDS = range(1000, 1010)
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "kernels.csv"

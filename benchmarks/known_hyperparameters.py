@@ -26,8 +26,8 @@ from causalbald.acquisition import Targets
 from causalbald.experiments import run_trial
 from causalbald.metrics import paired_interval, sqrt_pehe
 from causalbald.models import GaussianProcess
-from causalbald.models.sites import Single, Sites
-from causalbald.selection import select_greedy
+from causalbald.models._sites import Single, Sites
+from causalbald.selection._selection import select_greedy
 
 RESULTS = Path(__file__).parent.parent / "results" / "gp" / "known_hyperparameters.csv"
 DATASETS, SEEDS, STEPS, MANY = ("synthetic", "synthetic-bimodal"), range(1000, 1008), (5, 10, 15, 20, 30), 1500

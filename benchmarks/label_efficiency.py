@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from causalbald.experiments import Plan, Store, TrialSpec, run
-from causalbald.experiments.plan import PAPER_ACQUISITIONS, parse_seeds
+from causalbald.experiments._plan import PAPER_ACQUISITIONS, parse_seeds
 
 RESULTS = Path(__file__).parent.parent / "results"
 STUDY, PAPER = RESULTS / "study", RESULTS / "paper"

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from causalbald import datasets, loop, models
+from causalbald import datasets, models, pools
 from causalbald._threads import one_thread
 
 UNITS, LABELS, COVARIATES, TURNS = 10_000, 200, 25, 3
@@ -27,9 +27,9 @@ def table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def main() -> None:
     one = datasets.load("synthetic", seed=0).pool
-    pools = {1: (one.x, one.t, one.y), COVARIATES: table()}
+    tables = {1: (one.x, one.t, one.y), COVARIATES: table()}
     print("| model | covariates | labels alone, s | joint beliefs, s | ratio | apart |\n|---|---|---|---|---|---|")
-    for covariates, (x, t, y) in pools.items():
+    for covariates, (x, t, y) in tables.items():
         known = np.random.default_rng(1).choice(len(x), LABELS, replace=False)
         for name in ("gp", "index", "due", "auto"):
             model = models.make_model(name, random_state=0).fit(y[known], t[known], X=x[known], pool=x)
@@ -44,7 +44,7 @@ def main() -> None:
                     links = model.links if linked else (lambda *_: None)
                     with patch.object(type(model), "links", lambda self, z, links=links: links(z)), one_thread():
                         started = perf_counter()
-                        scores[linked] = loop.score_pool(model, x, t, "tau-vr")
+                        scores[linked] = pools.score_pool(model, x, t, "tau-vr")
                         seconds[linked].append(perf_counter() - started)
             fast, slow = (float(np.median(seconds[linked])) for linked in (True, False))
             apart = np.abs(scores[True] - scores[False]).max()

@@ -20,10 +20,10 @@ from joblib import Parallel, delayed
 from kernels import Wide
 from sklearn.base import clone
 
-from causalbald.campaign.columns import encode, find_columns
 from causalbald.datasets import load_nhefs
-from causalbald.datasets.nhefs import ID, OUTCOME, TREATMENT
+from causalbald.datasets._nhefs import ID, OUTCOME, TREATMENT
 from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess
+from causalbald.tables._columns import encode, find_columns
 
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "nhefs.csv"
 

@@ -89,7 +89,7 @@ def make_pool(folder: Path, rows: int, dimensions: int) -> Path:
 
 def run(case: Case, path: Path) -> dict[str, float]:
     """Choose a batch, and return the seconds of its parts and the operations that a score cannot do without."""
-    from causalbald.streaming import ParquetPool, Round
+    from causalbald.pools import ParquetPool, Round
 
     marks = [perf_counter()]
     measured = pd.read_parquet(path.with_suffix(".outcomes")).head(case.labels)
@@ -217,7 +217,7 @@ def markdown(study: str) -> str:
 
 def draw(output: Path) -> None:
     """Draw how time grows, on logarithmic axes."""
-    from causalbald.figures.style import house_style, new_figure
+    from causalbald.figures._style import house_style, new_figure
 
     colours = {"gp": "#0072B2", "due": "#D55E00"}
     with house_style():

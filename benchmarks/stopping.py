@@ -19,9 +19,9 @@ from scipy.special import stdtrit
 
 from causalbald import datasets, metrics
 from causalbald.models import DeepKernelGP
-from causalbald.models.nn.objectives import Evidence, Variational
-from causalbald.models.nn.study import Labels, Study
-from causalbald.models.nn.training import Schedule
+from causalbald.models._nn.objectives import Evidence, Variational
+from causalbald.models._nn.study import Labels, Study
+from causalbald.models._nn.training import Schedule
 
 RESULT = Path(__file__).parent.parent / "results" / "models" / "stopping.csv"
 JOBS = int(os.environ.get("JOBS", "2"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from causalbald.cli.app import app
+from causalbald.cli._app import app
 
 BLOCK = re.compile(r"(<!-- (causalbald|python) (.*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from causalbald.experiments import TrialSpec, run_trials
-from causalbald.figures.style import house_style
-from causalbald.report.demo import METHODS, PICTURED_SEED, STUDIES, demo_picture
+from causalbald.figures._style import house_style
+from causalbald.report._demo import METHODS, PICTURED_SEED, STUDIES, demo_picture
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ import pandas as pd
 
 from causalbald.campaign import Campaign
 from causalbald.models import GaussianProcess
-from causalbald.models.registry import register
-from tests.postgres import campaign_url
+from causalbald.models._registry import register
+from tests.helpers.postgres import campaign_url
 
 UNITS = 3000
 Report = Callable[[str, list[str]], None]

@@ -9,11 +9,11 @@ from scipy import stats
 from causalbald import Posterior
 from causalbald._scaling import outcome_range
 from causalbald._typing import Array, Treatment
-from causalbald.models import AutoEstimator, GaussianProcess, auto
-from causalbald.models.arm_means import ArmMeans, arm_risks
-from causalbald.models.auto import _kept, _log_densities, _with_covariates
-from causalbald.models.base import Labelled
-from tests.campaigns import measured, new_campaign, people
+from causalbald.models import AutoEstimator, GaussianProcess, _auto
+from causalbald.models._arm_means import ArmMeans, arm_risks
+from causalbald.models._auto import _kept, _log_densities, _with_covariates
+from causalbald.models._base import Labelled
+from tests.helpers.campaigns import measured, new_campaign, people
 
 NOTHING = np.zeros((4, 2, 0))
 
@@ -149,7 +149,7 @@ def test_a_member_far_out_of_range_does_not_drag_the_mixture_there() -> None:
 
 
 def test_covariances_with_others_are_those_of_the_joint_belief(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "stacking_weights", lambda _: np.array([0.5, 0.5]))
+    monkeypatch.setattr(_auto, "stacking_weights", lambda _: np.array([0.5, 0.5]))
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(60, 2)), np.arange(60) % 2
     y = (x[:, 0] + rng.normal(size=60) > 1).astype(float)

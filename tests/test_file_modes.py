@@ -13,9 +13,9 @@ import pytest
 
 from causalbald import _files
 from causalbald._files import replacing
-from causalbald.campaign.storage.sqlite import SqliteFile
-from causalbald.campaign.tables import read_table, write_table
-from tests.cli_campaigns import NEW, ROLES, STUDY, measure, run, write_patients
+from causalbald.campaign.storage._sqlite import SqliteFile
+from causalbald.tables._reading import read_table, write_table
+from tests.helpers.cli_campaigns import NEW, ROLES, STUDY, measure, run, write_patients
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 
@@ -128,7 +128,7 @@ def test_everything_that_commands_write_about_people(tmp_path: Path, monkeypatch
 def test_a_batch_from_a_pool_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 
-    from causalbald.cli.app import app
+    from causalbald.cli._app import app
 
     monkeypatch.chdir(tmp_path)
     STUDY.drop(columns=["name", "cd4"]).to_parquet("pool.parquet", index=False)

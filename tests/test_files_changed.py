@@ -12,7 +12,7 @@ import pytest
 from causalbald import _files
 from causalbald._files import check_place, replacing
 from causalbald.errors import InputError
-from tests.cli_campaigns import finished_study, run, work_on_copy
+from tests.helpers.cli_campaigns import finished_study, run, work_on_copy
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from causalbald import _registry
-from causalbald.acquisition import registry as acquisitions
-from causalbald.cli.app import app
-from causalbald.datasets import base as benchmarks
+from causalbald.acquisition import _registry as acquisitions
+from causalbald.cli._app import app
+from causalbald.datasets import _base as benchmarks
 from causalbald.errors import InputError, PluginWarning
 from causalbald.experiments import Store, TrialSpec
-from causalbald.experiments.status import status_of
-from causalbald.models import registry as models
+from causalbald.experiments._status import status_of
+from causalbald.models import _registry as models
 
 PLUGIN = """
 import numpy as np

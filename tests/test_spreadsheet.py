@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from causalbald._spreadsheet import csv_writer, read_cell, read_column, safe_cell
 from causalbald.campaign import Campaign
 from causalbald.campaign.storage import MemoryStorage
-from causalbald.campaign.tables import read_table, write_table
 from causalbald.errors import InputError
-from causalbald.streaming import Round
-from tests.campaigns import OPTIONS, people, pool_of
-from tests.test_streaming import PEOPLE, WHO, open_pool, results, small, write
-from tests.test_streaming_input import changed
+from causalbald.pools import Round
+from causalbald.tables._reading import read_table, write_table
+from tests.helpers.campaigns import OPTIONS, people, pool_of
+from tests.pools.test_pool_input import changed
+from tests.pools.test_pools_on_disk import PEOPLE, WHO, open_pool, results, small, write
 
 STUDY = people(60)
 ODD = [

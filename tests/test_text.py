@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 from causalbald.campaign import Campaign
-from causalbald.campaign.events import Draft
+from causalbald.campaign._events import Draft
 from causalbald.campaign.storage import MemoryStorage
 from causalbald.errors import InputError
-from tests.campaigns import OPTIONS, new_campaign, people, pool_of, running_campaign
-from tests.cli_campaigns import call_main, finished_study, run
+from tests.helpers.campaigns import OPTIONS, new_campaign, people, pool_of, running_campaign
+from tests.helpers.cli_campaigns import call_main, finished_study, run
 
 STUDY = people(60)
 LOST = b"moved to K\xf6ln".decode(errors="surrogateescape")

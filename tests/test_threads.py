@@ -14,7 +14,7 @@ from causalbald._threads import one_thread
 from causalbald._typing import Array
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess
-from causalbald.models.evidence import log_evidence
+from causalbald.models._evidence import log_evidence
 
 SMALL, LARGE = 60, 130
 
@@ -39,7 +39,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> set[int]:
         seen.add(torch.get_num_threads())
         return log_evidence(*arguments)
 
-    monkeypatch.setattr("causalbald.models.gaussian_process.log_evidence", watched)
+    monkeypatch.setattr("causalbald.models._gaussian_process.log_evidence", watched)
     return seen
 
 

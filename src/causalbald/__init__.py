@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from causalbald._version import __version__
+
 if TYPE_CHECKING:
     from causalbald import (
         acquisition,
@@ -17,22 +19,22 @@ if TYPE_CHECKING:
         errors,
         experiments,
         figures,
-        loop,
         metrics,
         models,
+        paper,
+        pools,
         report,
         selection,
-        streaming,
+        tables,
         testing,
     )
     from causalbald.campaign import Campaign
     from causalbald.posterior import Posterior
 
-__version__ = "0.1.0"
-
 __all__ = [
     "Campaign",
     "Posterior",
+    "__version__",
     "acquisition",
     "campaign",
     "datasets",
@@ -40,12 +42,13 @@ __all__ = [
     "errors",
     "experiments",
     "figures",
-    "loop",
     "metrics",
     "models",
+    "paper",
+    "pools",
     "report",
     "selection",
-    "streaming",
+    "tables",
     "testing",
 ]
 

@@ -1,5 +1,5 @@
 """``python -m causalbald``."""
 
-from causalbald.cli.app import main
+from causalbald.cli._app import main
 
 main()

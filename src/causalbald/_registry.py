@@ -21,7 +21,7 @@ from causalbald.errors import CausalBaldError, InputError, PluginWarning, Unknow
 PLUGINS_VARIABLE = "CAUSALBALD_PLUGINS"
 _PLUGIN = "causalbald_plugin_"
 # Modules that pass on what others register.
-_REGISTRARS = (__name__, "causalbald.acquisition.registry")
+_REGISTRARS = (__name__, "causalbald.acquisition._registry")
 T = TypeVar("T")
 M = TypeVar("M")
 

@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
-from causalbald.cli.app import app
+from causalbald.cli._app import app
 from causalbald.errors import CausalBaldError
 from tests.golden.page import text_of
 

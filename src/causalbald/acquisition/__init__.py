@@ -3,7 +3,7 @@
 The rivals ``qhte``, ``macal``, ``lcmd`` and ``fccm`` have no scores: they choose whole batches by covariates.
 """
 
-from causalbald.acquisition.paper import (
+from causalbald.acquisition._paper import (
     mu_bald,
     mu_information,
     mu_pi_bald,
@@ -14,27 +14,37 @@ from causalbald.acquisition.paper import (
     tau_bald,
     type_s,
 )
-from causalbald.acquisition.registry import Acquisition, Targets, get, names, register, score
-from causalbald.acquisition.rivals import fccm, lcmd, macal, qhte
-from causalbald.acquisition.targeted import default, epig_mu, epig_tau, regret, tau_vr
+from causalbald.acquisition._registry import (
+    Acquisition,
+    Batch,
+    BatchRule,
+    Score,
+    Targets,
+    check_targets,
+    get,
+    names,
+    register,
+    score,
+)
+from causalbald.acquisition._targeted import default, epig_mu, epig_tau, regret, tau_vr
 
 __all__ = [
     "Acquisition",
+    "Batch",
+    "BatchRule",
+    "Score",
     "Targets",
+    "check_targets",
     "default",
     "epig_mu",
     "epig_tau",
-    "fccm",
     "get",
-    "lcmd",
-    "macal",
     "mu_bald",
     "mu_information",
     "mu_pi_bald",
     "mu_rho_bald",
     "names",
     "propensity_score",
-    "qhte",
     "random_score",
     "register",
     "regret",

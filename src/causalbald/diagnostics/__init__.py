@@ -1,9 +1,9 @@
 """What to know before money is spent and while it is: do the arms overlap, does a column leak, who is left out."""
 
-from causalbald.diagnostics.balance import balance_table
-from causalbald.diagnostics.leaks import determines_treatment, find_leaks, missing_by_arm, sounds_measured_after
-from causalbald.diagnostics.representativeness import group_values, representativeness
-from causalbald.diagnostics.support import Separation, Support, common_support, separation, support_lines
+from causalbald.diagnostics._balance import balance_table
+from causalbald.diagnostics._leaks import determines_treatment, find_leaks, missing_by_arm, sounds_measured_after
+from causalbald.diagnostics._representativeness import group_values, representativeness
+from causalbald.diagnostics._support import Separation, Support, common_support, separation, support_lines
 
 __all__ = [
     "Separation",

@@ -3,39 +3,28 @@
 Only :func:`evolution` writes a file, as an animation has no other form.
 """
 
-from causalbald.figures.bias import Acquired, bias, refit
-from causalbald.figures.calibration import Predicted, calibration
-from causalbald.figures.campaign import draw_audit, draw_effects, draw_progress
-from causalbald.figures.convergence import convergence, paper_rows
-from causalbald.figures.datasets import digits, draw_benchmark, observational
-from causalbald.figures.evolution import Study, evolution
-from causalbald.figures.overlap import overlap
-from causalbald.figures.paired import paired
-from causalbald.figures.style import ARM_COLOURS, Look, look, looks
-from causalbald.figures.support import draw_balance, draw_support
+from causalbald.figures._calibration import Predicted, calibration
+from causalbald.figures._campaign import draw_audit, draw_effects, draw_progress
+from causalbald.figures._convergence import convergence, paper_rows
+from causalbald.figures._overlap import overlap
+from causalbald.figures._paired import paired
+from causalbald.figures._style import ARM_COLOURS, Look, look, looks
+from causalbald.figures._support import draw_balance, draw_support
 
 __all__ = [
     "ARM_COLOURS",
-    "Acquired",
     "Look",
     "Predicted",
-    "Study",
-    "bias",
     "calibration",
     "convergence",
-    "digits",
     "draw_audit",
     "draw_balance",
-    "draw_benchmark",
     "draw_effects",
     "draw_progress",
     "draw_support",
-    "evolution",
     "look",
     "looks",
-    "observational",
     "overlap",
     "paired",
     "paper_rows",
-    "refit",
 ]

@@ -1,7 +1,7 @@
 """Self-contained HTML pages."""
 
-from causalbald.report.campaign import campaign_page, write_report
-from causalbald.report.demo import Demo, demo_page, run_demo
-from causalbald.report.page import figure_svg, render
+from causalbald.report._campaign_page import campaign_page, write_report
+from causalbald.report._demo import Demo, demo_page, run_demo
+from causalbald.report._page import figure_svg, render
 
 __all__ = ["Demo", "campaign_page", "demo_page", "figure_svg", "render", "run_demo", "write_report"]

@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 
 from causalbald._addresses import masked
-from causalbald.campaign.storage.base import Decide, Storage
-from causalbald.campaign.storage.memory import MemoryStorage
+from causalbald.campaign.storage._base import Decide, Storage
+from causalbald.campaign.storage._memory import MemoryStorage
 from causalbald.errors import InputError, StorageError
 
 _FORMS = "a path, sqlite:///path or postgresql://user@host/database#campaign"
@@ -37,11 +37,11 @@ def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = 
         return where
     scheme = re.match(r"([A-Za-z][\w+.-]*)://", where) if isinstance(where, str) else None
     if scheme is None:
-        return _sqlite(os.fsdecode(where), source)
+        return _sqlite_storage(os.fsdecode(where), source)
     if scheme[1] == "sqlite":
-        return _sqlite(_path_of(os.fsdecode(where)), source)
+        return _sqlite_storage(_path_of(os.fsdecode(where)), source)
     if scheme[1] in ("postgresql", "postgres"):
-        return _postgres(os.fsdecode(where))
+        return _postgres_storage(os.fsdecode(where))
     raise InputError(f"campaigns cannot be kept at {scheme[0]}…: give {_FORMS}.")
 
 
@@ -53,20 +53,20 @@ def _path_of(url: str) -> str:
     return url.removeprefix("sqlite:///")
 
 
-def _sqlite(path: str, source: Path | None) -> Storage:
-    from causalbald.campaign.storage.sql import SqlStorage
-    from causalbald.campaign.storage.sqlite import SqliteFile
+def _sqlite_storage(path: str, source: Path | None) -> Storage:
+    from causalbald.campaign.storage._sql import SqlStorage
+    from causalbald.campaign.storage._sqlite import SqliteFile
 
     if (_MISTYPED.match(path) or masked(path) != path) and not os.path.exists(path):
         raise InputError(f"{masked(path)!r} is no file and no address of a database: give {_FORMS}.")
     return SqlStorage(SqliteFile(path, source))
 
 
-def _postgres(url: str) -> Storage:
-    from causalbald.campaign.storage.sql import SqlStorage
+def _postgres_storage(url: str) -> Storage:
+    from causalbald.campaign.storage._sql import SqlStorage
 
     try:
-        from causalbald.campaign.storage.postgres import PostgresDatabase
+        from causalbald.campaign.storage._postgres import PostgresDatabase
     except ImportError as error:
         raise StorageError(
             f'PostgreSQL needs a driver ({error}): install it with `pip install "causalbald[postgres]"`.'

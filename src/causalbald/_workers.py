@@ -1,0 +1,169 @@
+"""Where trials run: processes of this machine, or a Ray cluster. Both give futures."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol, Self
+
+from causalbald._addresses import masked, without_passwords
+from causalbald._registry import PLUGINS_VARIABLE
+from causalbald.errors import CausalBaldError, InputError
+
+_ENVIRONMENT = (PLUGINS_VARIABLE, "CAUSALBALD_DATA")
+_ANSWER = 5.0  # seconds that a cluster may take to answer
+
+
+class Lost(CausalBaldError, RuntimeError):
+    """The process that worked on it died."""
+
+
+class Pool(Protocol):
+    """Runs functions elsewhere. A future whose process died raises :class:`Lost`."""
+
+    workers: int
+
+    def submit(self, work: Callable[..., object], *arguments: object) -> Future[object]:
+        """Start work and return its future."""
+        ...
+
+    def __enter__(self) -> Self:
+        """Start the workers."""
+        ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        """Stop them."""
+        ...
+
+
+class local_pool:
+    """``workers`` processes of this machine, started anew when one of them dies."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def __enter__(self) -> Self:
+        """Make the pool; processes start with the first work."""
+        self._executor = self._new()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        """Wait for the workers; on an error or an interrupt, stop them at once."""
+        if kind is not None:
+            for process in list((self._executor._processes or {}).values()):
+                process.kill()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def submit(self, work: Callable[..., object], *arguments: object) -> Future[object]:
+        """Start work in one of the processes."""
+        try:
+            inner = self._executor.submit(work, *arguments)
+        except BrokenProcessPool:
+            self._executor.shutdown(wait=False)
+            self._executor = self._new()
+            inner = self._executor.submit(work, *arguments)
+        return _relay(inner, BrokenProcessPool)
+
+    def _new(self) -> ProcessPoolExecutor:
+        # A fork server imports the heavy libraries once for all workers.
+        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        context = multiprocessing.get_context(method)
+        if method == "forkserver":
+            context.set_forkserver_preload([__name__, "causalbald.experiments._runner"])
+        return ProcessPoolExecutor(
+            self.workers, mp_context=context, initializer=_start_worker, initargs=(_environment(),)
+        )
+
+
+def _environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+
+
+def _start_worker(environment: dict[str, str]) -> None:
+    """Take over settings, and end this process soon after its parent has gone, even if that was killed."""
+    os.environ.update(environment)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def check_address(address: str | None) -> None:
+    """Refuse the address of a cluster at which nobody answers: Ray itself would try for many minutes."""
+    host, separator, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not separator or not port.isdigit():
+        return  # none, or one that Ray looks up by itself, such as "auto"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
+    except OSError as error:
+        raise InputError(f"no Ray cluster at {masked(address or '')!r}: {error.strerror or error}.") from None
+
+
+class ray_pool:
+    """Tasks of a Ray cluster, one CPU each; started on this machine if no address is given."""
+
+    def __init__(self, workers: int, address: str | None) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise InputError('--backend ray needs Ray: pip install "causalbald[ray]".') from error
+        self.workers, self._address, self._ray = workers, address, ray
+
+    def __enter__(self) -> Self:
+        """Connect, or start a cluster of ``workers`` CPUs."""
+        environment = _environment()
+        options: dict[str, Any] = {"runtime_env": {"env_vars": environment}} if environment else {}
+        if self._address is None:
+            options |= {"num_cpus": self.workers, "include_dashboard": False}
+        self._started = not self._ray.is_initialized()
+        if self._started:
+            check_address(self._address)
+            try:
+                self._ray.init(
+                    address=self._address or "local", log_to_driver=False, logging_level=logging.ERROR, **options
+                )
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                where, reason = masked(self._address or ""), without_passwords(str(error), [self._address or ""])
+                raise InputError(f"no Ray cluster at {where!r}: {reason}") from None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        """Leave the cluster; one that was started here ends."""
+        if self._started:
+            self._ray.shutdown()
+
+    def submit(self, work: Callable[..., object], *arguments: object) -> Future[object]:
+        """Start a task."""
+        task = self._ray.remote(num_cpus=1, max_retries=0)(work)
+        exceptions = self._ray.exceptions
+        lost = (exceptions.WorkerCrashedError, exceptions.NodeDiedError, exceptions.OutOfMemoryError)
+        return _relay(task.remote(*arguments).future(), lost)
+
+
+def _relay(inner: Future[Any], lost: type[BaseException] | tuple[type[BaseException], ...]) -> Future[object]:
+    """Return a future of the same result, with ``lost`` exceptions as :class:`Lost`."""
+    outer: Future[object] = Future()
+
+    def copy(done: Future[Any]) -> None:
+        error = done.exception()
+        if isinstance(error, lost):
+            outer.set_exception(
+                Lost("the process that ran it died: killed, out of memory, or the script has no `__name__` guard.")
+            )
+        elif error is not None:
+            outer.set_exception(getattr(error, "cause", None) or error)
+        else:
+            outer.set_result(done.result())
+
+    inner.add_done_callback(copy)
+    return outer

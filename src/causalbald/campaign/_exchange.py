@@ -1,0 +1,114 @@
+"""A campaign as text: JSON Lines that any storage can take in, and its history as a table."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from causalbald._files import check_place, replacing
+from causalbald._money import amount
+from causalbald._text import readable
+from causalbald.campaign._events import Draft, Event
+from causalbald.campaign._pool import part_names
+from causalbald.campaign._state import State
+from causalbald.campaign.storage._base import Storage
+from causalbald.errors import InputError, StorageError
+from causalbald.tables._ids import Units
+
+FORMAT = 1
+_BEGINNING = b'{"format": "causalbald campaign"'
+
+
+def write(storage: Storage, rows: int, path: Path) -> None:
+    """Write all parts and events; the file appears when it is whole. Of existing files only an export is replaced."""
+    check_place(path)
+    if path.exists() and not _is_export(path):
+        raise InputError(f"{str(path)!r} exists and is no exported campaign: choose another name, or delete it first.")
+    with replacing(path, storage.file) as beside, beside.open("w", encoding="utf-8") as file:
+        events = storage.events()
+        head = {"format": "causalbald campaign", "version": FORMAT, "events": len(events)}
+        file.write(json.dumps(head) + "\n")
+        for name in part_names(rows):
+            data = base64.b64encode(storage.part(name)).decode("ascii")
+            file.write(json.dumps({"part": name, "parquet": data}) + "\n")
+        for e in events:
+            line = {"number": e.number, "time": e.time, "kind": e.kind, "body": e.body}
+            file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read(storage: Storage, path: Path) -> None:
+    """Create the campaign of an exported file in an empty storage."""
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r}.")
+    lines = _lines(path)
+    head = next(lines, {})
+    if head.get("format") != "causalbald campaign":
+        raise InputError(f"{path.name} is no exported campaign: make one with `causalbald campaign export`.")
+    if head["version"] > FORMAT:
+        raise InputError(f"{path.name} was written by a newer causalbald: upgrade to read it.")
+    parts, drafts = [], []
+    for line in lines:
+        if "part" in line:
+            parts.append((str(line["part"]), base64.b64decode(line["parquet"])))
+        else:
+            drafts.append(Draft(line["kind"], line["body"], line["time"]))
+    if len(drafts) != head["events"]:
+        raise InputError(
+            f"{path.name} has {len(drafts)} of {head['events']} events: it was cut short, export it again."
+        )
+    State().apply(Event(k, "", d.kind, d.body) for k, d in enumerate(drafts, start=1))
+    if {name for name, _ in parts} != set(part_names(drafts[0].body["rows"])):
+        raise StorageError(f"{path.name} lacks a part of the pool: export it again.")
+    storage.create(parts, drafts)
+
+
+def history(events: Iterable[Event], units: Units) -> pa.Table:
+    """Return a row per event and unit: number, time, what, id, value, detail."""
+    rows = [row for event in events for row in _rows(event)]
+    names = ("number", "time", "what", "id", "value", "detail")
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
+    kinds = (pa.int64(), pa.string(), pa.string(), pa.string(), pa.float64(), pa.string())
+    table = {name: pa.array(columns[name], kind) for name, kind in zip(names, kinds, strict=True)}
+    return pa.table(table)
+
+
+def _rows(event: Event) -> Iterator[tuple[int, str, str, str | None, float | None, str]]:
+    body, head = event.body, (event.number, event.time, event.kind)
+    if event.kind == "told":
+        before, source = body.get("before", {}), "with the pool" if body["source"] == "pool" else ""
+        for unit, value in body["outcomes"].items():
+            yield *head, unit, value, f"instead of {amount(before[unit])}" if unit in before else source
+    elif event.kind == "asked":
+        for unit in body["units"]:
+            yield *head, unit["id"], unit.get("score"), f"round {body['round']}: {unit['why']}"
+    elif event.kind in ("failed", "withdrawn"):
+        for unit in body["units"]:
+            yield *head, unit, None, body["reason"]
+    else:
+        yield *head, None, None, f"{body['rows']} people"
+
+
+def _is_export(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_BEGINNING)) == _BEGINNING
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                found = json.loads(line)
+            except ValueError:  # no JSON, or no text at all
+                raise InputError(
+                    f"{path.name} cannot be read at line {number}: was it cut short, or is it no exported campaign?"
+                ) from None
+            if not isinstance(found, dict):
+                raise InputError(f"{path.name} is no exported campaign: make one with `causalbald campaign export`.")
+            yield readable(found)

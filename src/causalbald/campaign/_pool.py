@@ -1,0 +1,118 @@
+"""Everyone who might be measured: stored once, in parts, and read no further than a call needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from causalbald._typing import Array, Treatment
+from causalbald.campaign._settings import Settings
+from causalbald.campaign.storage._base import Storage
+from causalbald.tables._columns import Column, encode, to_numbers
+from causalbald.tables._ids import Units
+
+_ROWS_IN_PART = 100_000
+
+
+class Pool:
+    """The pool of a stored campaign."""
+
+    def __init__(
+        self, storage: Storage, settings: Settings, columns: Sequence[Column], created: Mapping[str, Any]
+    ) -> None:
+        self._storage = storage
+        self._settings = settings
+        self.columns = columns
+        self._rows: int = created["rows"]
+        self._text_ids: bool = created.get("text_ids", False)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @cached_property
+    def units(self) -> Units:
+        """Who they are."""
+        return Units(_unpacked(self._storage.part("ids"))["id"], self._settings.id, text=self._text_ids)
+
+    @cached_property
+    def arm(self) -> Treatment:
+        """Arm of each unit, 0 for control, (N,)."""
+        return np.asarray(self._fact("arm"), dtype=np.intp)
+
+    @cached_property
+    def share_treated(self) -> float:
+        """Share of the units that are treated."""
+        return float(self.arm.mean())
+
+    @cached_property
+    def propensity(self) -> Array:
+        """Estimated P(treated | x), (N,), each unit's from a model that has not seen its arm."""
+        return np.asarray(self._fact("propensity"), dtype=np.float64)
+
+    @cached_property
+    def cost(self) -> Array | None:
+        """Cost of measuring each unit, (N,), if they differ."""
+        return self._numbers(self._settings.cost)
+
+    @cached_property
+    def weight(self) -> Array | None:
+        """How much each unit's effect matters, (N,), if not all the same."""
+        return self._numbers(self._settings.weight)
+
+    @cached_property
+    def x(self) -> Array:
+        """Encoded covariates, (N, D)."""
+        x = np.empty((self._rows, sum(len(c.features) for c in self.columns)))
+        start = 0
+        for part in self._parts([c.name for c in self.columns]):
+            x[start : start + len(part)] = encode(self.columns, part)
+            start += len(part)
+        return x
+
+    def table(self, names: Sequence[str]) -> pa.Table:
+        """Return some columns of the user's table."""
+        return pa.concat_tables(self._parts(names))
+
+    def _numbers(self, name: str | None) -> Array | None:
+        return None if name is None else to_numbers(self.table([name])[name], name)
+
+    def _fact(self, name: str) -> Any:
+        return _unpacked(self._storage.part("facts"), [name])[name].to_numpy()
+
+    def _parts(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        for k in range(_part_count(self._rows)):
+            yield _unpacked(self._storage.part(f"rows-{k}"), list(dict.fromkeys(names)))
+
+
+def pool_parts(ids: pa.ChunkedArray, arm: Treatment, propensity: Array, table: pa.Table) -> Iterator[tuple[str, bytes]]:
+    """Return what :class:`Pool` reads, as Parquet."""
+    yield "ids", _packed(pa.table({"id": ids}))
+    yield "facts", _packed(pa.table({"arm": arm.astype(np.int8), "propensity": propensity}))
+    for k in range(_part_count(len(table))):
+        yield f"rows-{k}", _packed(table.slice(k * _ROWS_IN_PART, _ROWS_IN_PART))
+
+
+def part_names(rows: int) -> list[str]:
+    """Return the names of all parts of a pool."""
+    return ["ids", "facts", *(f"rows-{k}" for k in range(_part_count(rows)))]
+
+
+def _part_count(rows: int) -> int:
+    return -(-rows // _ROWS_IN_PART)
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return bytes(sink.getvalue())
+
+
+def _unpacked(data: bytes, names: Any = None) -> pa.Table:
+    # Not with read_table, which would import pyarrow.dataset. Not with threads: one that lets go of Python's bytes just
+    # when the program ends would abort it (apache/arrow#34314).
+    return pq.ParquetFile(pa.BufferReader(data)).read(columns=names, use_threads=False)

@@ -1,0 +1,280 @@
+"""Before money is spent: would choosing pay here? Outcomes are simulated on the user's covariates and treatments."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from concurrent.futures import as_completed
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from causalbald._random import generator
+from causalbald._typing import Array, Treatment
+from causalbald._validation import check_int
+from causalbald._workers import local_pool
+from causalbald.campaign._belief import campaign_model
+from causalbald.campaign._preparation import Preparation, prepare
+from causalbald.campaign._settings import Settings
+from causalbald.datasets import Benchmark, Split, _hill
+from causalbald.errors import ApproximationWarning, InputError
+from causalbald.experiments._trial import run_trial
+from causalbald.metrics import ENOUGH_SEEDS, LabelsNeeded, areas, labels_to_match, paired_interval
+from causalbald.tables._columns import to_numbers
+from causalbald.tables._reading import read_table
+
+BASELINE = "random"
+_MOST_UNITS = 2000
+_FIRST = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """What choosing would have saved in simulated studies."""
+
+    trials: pd.DataFrame
+    """A row per fit: ``acquisition, seed, step, paid`` (measurements, or their cost, according to plan), ``labels``
+    (measurements made), ``pehe`` (root mean squared error of effects over the pool) and the other columns of
+    :func:`causalbald.experiments.run_trial`."""
+    settings: Settings
+    units: int
+    """People who took part."""
+    pool: int
+    """People in the table."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the method needed for the accuracy that random measurements reached at the end of the plan.
+
+        Returns
+        -------
+        dict
+            ``acquisition, seeds, units, pool``; ``paid`` at the end of the plan and ``needed`` of it, the first point
+            from which the mean error over seeds stays at or below random's at the end, with the ends ``needed_lower,
+            needed_upper`` of a 95 % interval from a bootstrap over pairs of trials; None stands for more than ``paid``,
+            and both ends are None if seeds are too few for an interval.
+            ``saved`` is the share of ``paid`` that was not needed, with its interval. ``error`` and ``error_random``
+            are mean errors at the end, ``wins`` is the share of seeds whose mean error along the way is smaller, and
+            ``difference`` is that of these errors, with a 95 % t-interval.
+        """
+        own, random = (self._curves(name) for name in (self.settings.acquisition, BASELINE))
+        gap = (areas(own) - areas(random)).to_numpy()
+        difference, lower, upper = paired_interval(gap)
+        end, needed = self._end, self._needed
+        bounds = {"needed": needed.labels, "needed_lower": needed.lower, "needed_upper": needed.upper}
+        shares = {"saved": needed.labels, "saved_lower": needed.upper, "saved_upper": needed.lower}
+        return {
+            "acquisition": self.settings.acquisition,
+            "seeds": len(gap),
+            "units": self.units,
+            "pool": self.pool,
+            "paid": end,
+            **{name: value if np.isfinite(value) else None for name, value in bounds.items()},
+            **{name: 1 - value / end if np.isfinite(value) else None for name, value in shares.items()},
+            "error": float(own.loc[own["labels"] == end, "pehe"].mean()),
+            "error_random": float(random.loc[random["labels"] == end, "pehe"].mean()),
+            "wins": float(np.mean(gap < 0)),
+            "difference": difference,
+            "difference_lower": lower,
+            "difference_upper": upper,
+        }
+
+    @property
+    def helps(self) -> bool:
+        """Whether the interval of what is needed excludes that nothing is saved, and studies were enough to say so."""
+        return self._seeds >= ENOUGH_SEEDS and not self.measures_everyone and self._needed.upper < self._end
+
+    @property
+    def measures_everyone(self) -> bool:
+        """Whether the plan measures all people, in whatever order."""
+        last = self.trials[self.trials["step"] == self.trials["step"].max()]
+        return bool((last["labels"] == self.units).all())
+
+    @property
+    def verdict(self) -> str:
+        """In plain words: whether choosing would have paid, and what this does not show."""
+        caution = (
+            "Outcomes were simulated, on response surfaces in the manner of Hill (2011): this shows what choosing can "
+            "save among people like these, not what your own outcome is like."
+        )
+        part = f" {self.units:,} of {self.pool:,} people took part." if self.units < self.pool else ""
+        return f"{self._lead()}{part} {caution}"
+
+    def _lead(self) -> str:
+        name, needed, end = self.settings.acquisition, self._needed, self._end
+        what = "measurements" if self.settings.cost is None else f"(the sum of column {self.settings.cost!r})"
+        if self.measures_everyone:
+            return (
+                f"Choosing cannot help at the end of this plan, which measures all {self.units:,} people: whom to "
+                "measure first makes no difference to what is known when all are measured. Plan fewer rounds."
+            )
+
+        def shown(value: float) -> str:
+            return f"{value:.0f}" if value <= end else f"more than {end:.0f}"
+
+        compared = (
+            f"in {self._seeds} simulated studies choosing by {name!r} needed {shown(needed.labels)} {what} for the "
+            f"accuracy that random choice reached with {end:.0f}"
+        )
+        if self._seeds < ENOUGH_SEEDS:
+            return f"Too few studies to tell: {compared}. Simulate at least {ENOUGH_SEEDS}, better 10 or more."
+        compared += f" (95 % interval {shown(needed.lower)} to {shown(needed.upper)})"
+        if self.helps:
+            return f"Choosing would have paid here, saving {1 - needed.labels / end:.0%}: {compared}."
+        if needed.lower > end:
+            return f"Choosing would not have helped here: {compared}. Measuring at random does better."
+        return f"It is not clear that choosing helps here: {compared}. Measuring at random may do as well."
+
+    def _curves(self, acquisition: str) -> pd.DataFrame:
+        """Return a method's trials along what was paid according to plan, which is the same for all seeds."""
+        own = self.trials[self.trials["acquisition"] == acquisition]
+        return own.assign(labels=own["paid"])
+
+    @property
+    def _seeds(self) -> int:
+        return int(self.trials["seed"].nunique())
+
+    @property
+    def _end(self) -> float:
+        return float(self.trials["paid"].max())
+
+    @cached_property
+    def _needed(self) -> LabelsNeeded:
+        return labels_to_match(self._curves(self.settings.acquisition), self._curves(BASELINE))
+
+
+def simulate(
+    pool: Any,
+    *,
+    id: str,
+    treatment: str,
+    outcome: str,
+    batch_size: int = 10,
+    rounds: int = 10,
+    warm_start: int | None = None,
+    seeds: int = 10,
+    workers: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> Simulation:
+    """Simulate campaigns on a table before anything is measured, and random measurements beside them.
+
+    For each seed, outcomes of everyone are drawn anew: expected outcomes by Hill's response surface B on the table's
+    covariates, an effect of 4 on average among the treated, noise of standard deviation 1. Both ways start with the
+    same random measurements. Errors are those of the effects of all people in the pool. Outcomes that the table has are
+    not read; an audit share, a budget of the whole campaign, and what is better or worthwhile, in the outcome's unit,
+    are left out.
+
+    Parameters
+    ----------
+    pool, id, treatment, outcome, **options
+        The table and what is said about it, as for :meth:`causalbald.campaign.Campaign.create`. From more than 2,000
+        people as many are drawn at random. With ``cost``, a round pays what ``batch_size`` people cost on average.
+    batch_size, rounds : int
+        The plan: how many people are measured at a time, and how often.
+    warm_start : int, optional
+        People measured at random before anything is chosen; by default as many as a batch, at least 10.
+    seeds : int
+        Pairs of simulated studies.
+    workers : int
+        Processes; the answer does not depend on it. A script that starts more than one must call this under
+        ``if __name__ == "__main__":``.
+    progress : callable, optional
+        Called with (simulated studies done, all of them).
+    """
+    check_int(seeds, "seeds", low=2)
+    check_int(workers, "workers", low=1)
+    prepared = prepare(_without_outcome(pool, id, outcome), id=id, treatment=treatment, outcome=outcome, **options)
+    acquisition = prepared.settings.acquisition
+    if acquisition == BASELINE:
+        raise InputError(f"acquisition {BASELINE!r} is what others are compared with: choose another one.")
+    study = _Study.of(prepared, batch_size, rounds, warm_start)
+    jobs = [(name, seed) for seed in range(seeds) for name in (BASELINE, acquisition)]
+    trials = pd.concat(_run_all(study, jobs, workers, progress), ignore_index=True)
+    return Simulation(trials, prepared.settings, len(study.arm), len(prepared))
+
+
+def _without_outcome(pool: Any, id: str, outcome: str) -> Any:
+    table = read_table(pool, text=[id]).data
+    return table.drop_columns([outcome]) if outcome in table.column_names else table
+
+
+def _run_all(
+    study: _Study, jobs: list[tuple[str, int]], workers: int, progress: Callable[[int, int], None] | None
+) -> list[Any]:
+    with local_pool(min(workers, len(jobs))) as pool:
+        futures = [pool.submit(study.run, *job) for job in jobs]
+        for done, future in enumerate(as_completed(futures), start=1):
+            future.result()  # an error ends all others at once
+            if progress is not None:
+                progress(done, len(jobs))
+        return [future.result() for future in futures]
+
+
+@dataclass(frozen=True, eq=False)
+class _Study:
+    """People without outcomes, and the plan: all that a process needs to simulate a study."""
+
+    x: Array
+    arm: Treatment
+    propensity: Array
+    cost: Array | None
+    settings: Settings
+    warm_start: int
+    batch_size: int
+    rounds: int
+
+    @classmethod
+    def of(cls, prepared: Preparation, batch_size: int, rounds: int, warm_start: int | None) -> _Study:
+        """Return the study on at most 2,000 people of the pool."""
+        settings, rows = prepared.settings, np.arange(len(prepared))
+        if settings.weight is not None:
+            raise InputError("errors in a simulation are those of everyone: leave out the weight.")
+        if settings.outcome_type == "binary":
+            raise InputError("outcomes of a simulation are continuous: leave out outcome_type='binary'.")
+        if len(rows) > _MOST_UNITS:
+            drawn = generator(settings.seed, "simulate").choice(len(rows), size=_MOST_UNITS, replace=False)
+            rows = np.sort(drawn)
+        first = max(_FIRST, check_int(batch_size, "batch_size", low=1)) if warm_start is None else warm_start
+        check_int(first, "warm_start", low=2)
+        planned = first + batch_size * check_int(rounds, "rounds", low=1)
+        if planned > len(rows):
+            part = f" of {len(prepared):,}" if len(rows) < len(prepared) else ""
+            raise InputError(
+                f"the plan is {first} + {rounds} x {batch_size} = {planned} measurements, but the simulation has "
+                f"{len(rows):,}{part} people: plan fewer rounds or smaller batches."
+            )
+        cost = None if settings.cost is None else to_numbers(prepared.table[settings.cost], settings.cost)[rows]
+        people = (prepared.x[rows], prepared.arm[rows], prepared.propensity[rows])
+        return cls(*people, cost, replace(settings, outcome_type="continuous"), first, batch_size, rounds)
+
+    def run(self, acquisition: str, number: int) -> pd.DataFrame:
+        """Simulate one study; those of the same number have the same outcomes and the same start."""
+        with warnings.catch_warnings():
+            # What an approximation costs is part of what is simulated.
+            warnings.simplefilter("ignore", ApproximationWarning)
+            table = run_trial(
+                self.with_outcomes(number),
+                model=campaign_model(self.settings),
+                acquisition=acquisition,
+                warm_start=self.warm_start,
+                batch_size=self.batch_size,
+                steps=self.rounds,
+                batch="softmax" if acquisition == BASELINE else "auto",
+                seed=int(generator(self.settings.seed, "simulate", number).integers(2**31)),
+                propensity=self.propensity,
+                cost=self.cost,
+            )
+        unit = 1.0 if self.cost is None else float(self.cost.mean())
+        paid = unit * (self.warm_start + self.batch_size * table["step"])
+        named = table.drop(columns=["width_inside", "width_outside", "seconds_fit", "seconds_score"])
+        return pd.concat([pd.DataFrame({"acquisition": acquisition, "seed": number, "paid": paid}), named], axis=1)
+
+    def with_outcomes(self, number: int) -> Benchmark:
+        """Return the study with outcomes drawn, in which errors are those of the pool itself."""
+        rng = generator(self.settings.seed, "outcomes", number)
+        mu0, mu1 = _hill.surface_b(_hill.linear_predictor(self.x, rng), self.arm)
+        people = Split(self.x, self.arm, _hill.outcomes(mu0, mu1, self.arm, rng), mu0, mu1)
+        return Benchmark("simulated", people, people.take(np.arange(0)), people)

@@ -1,0 +1,70 @@
+"""A campaign in memory, for simulations and tests. It is gone with its process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import Lock
+
+from causalbald.campaign._events import Draft, Event
+from causalbald.campaign.storage._base import Decide, Storage
+from causalbald.campaign.storage._records import Row, require_known, require_part, require_whole, to_rows
+from causalbald.errors import CampaignExistsError, StorageError
+
+
+class MemoryStorage(Storage):
+    """A campaign that lives as long as this object; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._parts: dict[str, bytes] | None = None
+        self._rows: list[Row] = []
+
+    def create(self, parts: Iterable[tuple[str, bytes]], events: Sequence[Draft]) -> list[Event]:
+        """Create the campaign."""
+        with self._lock:
+            if self._parts is not None:
+                raise CampaignExistsError("there is a campaign in this memory already: take a new MemoryStorage.")
+            kept: dict[str, bytes] = {}
+            for name, data in parts:
+                require_part(name, data)
+                if name in kept:
+                    raise StorageError(f"part {name!r} is given twice: give every part a name of its own.")
+                kept[name] = bytes(data)
+            self._rows = to_rows(events, 0)
+            self._parts = kept
+            return [row.event() for row in self._rows]
+
+    def part(self, name: str) -> bytes:
+        """Return one part as it was written."""
+        with self._lock:
+            parts = self._created()
+        if name not in parts:
+            raise StorageError(f"the campaign has no part {name!r}: it has {', '.join(sorted(parts)) or 'none'}.")
+        return parts[name]
+
+    def events(self, after: int = 0) -> list[Event]:
+        """Return the events with a number above ``after``, in order."""
+        with self._lock:
+            self._created()
+            return [row.event() for row in self._rows[after:]]
+
+    def append(self, after: int, decide: Decide) -> list[Event]:
+        """Record what ``decide`` returns; return all events above ``after``."""
+        with self._lock:
+            self._created()
+            require_known(after, len(self._rows), "this memory")
+            drafts = decide([row.event() for row in self._rows[after:]])
+            self._rows += to_rows(drafts, len(self._rows))
+            return [row.event() for row in self._rows[after:]]
+
+    def check(self) -> None:
+        """Raise StorageError unless the campaign is whole."""
+        require_whole([event.number for event in self.events()], "this memory")
+
+    def close(self) -> None:
+        """Do nothing: the campaign lives as long as this object."""
+
+    def _created(self) -> dict[str, bytes]:
+        if self._parts is None:
+            raise StorageError("there is no campaign in this memory: create it first.")
+        return self._parts

@@ -1,0 +1,178 @@
+"""A SQLite file that holds one campaign."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from causalbald._addresses import masked
+from causalbald._files import create_closed, set_mode
+from causalbald.campaign.storage import _schema
+from causalbald.campaign.storage._schema import Connection
+from causalbald.errors import CampaignExistsError, InputError, StorageError
+
+_WAIT_SECONDS = 60
+
+_REASONS = {
+    sqlite3.SQLITE_BUSY: f"has been in use by another program for {_WAIT_SECONDS} seconds: try again when it is done",
+    sqlite3.SQLITE_READONLY: "cannot be changed: make the file and its folder writable for you, or work on a copy",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: make the file and its folder writable for you, or work on a copy",
+    sqlite3.SQLITE_CORRUPT: "is damaged or was cut short: restore it from a copy",
+    sqlite3.SQLITE_NOTADB: "is no campaign, not even a SQLite file: check the name",
+    sqlite3.SQLITE_FULL: "cannot be changed, because the disk is full: make room and repeat; nothing was recorded",
+    sqlite3.SQLITE_IOERR: "cannot be read or written, the disk fails: check the disk and the connection to it",
+}
+
+
+class SqliteFile:
+    """A campaign in one file, which can be copied and moved while nobody writes to it.
+
+    The rollback journal keeps all in that one file; ``synchronous=EXTRA`` makes a change durable before a call returns,
+    even if the power fails; ``BEGIN IMMEDIATE`` lets one process write at a time, and the others wait.
+
+    A new file is no more open than ``source``, the file that its people come from.
+    """
+
+    campaign = "study"
+    dialect = _schema.SQLITE
+
+    def __init__(self, path: str, source: Path | None = None) -> None:
+        if not path or "\0" in path:
+            raise InputError(f"{path!r} cannot be the name of a file: give a path such as study.db.")
+        self.path, self._source = Path(path).absolute(), source
+        self.label = repr(masked(path))
+        self.taken = f"{self.label} exists already: open it, or create the campaign under another name."
+
+    def missing(self, _others: list[str]) -> str:
+        """Return the message for a file without a campaign."""
+        return f"{self.label} is a SQLite file without a campaign: check the name, or create one under another."
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[Connection]:
+        """Run a block in one transaction on the file, which must exist."""
+        self._require_file()
+        # "rw" never makes a file. It falls back to reading alone where writing is not allowed; "ro" would refuse a file
+        # whose writer was killed, because such a file is repaired when it is opened.
+        with self._explained(), _begin(self.path, "rw", write=write) as connection:
+            self._require_whole_pages(connection)
+            yield connection
+
+    @contextmanager
+    def creation(self) -> Iterator[Connection]:
+        """Run a block on a new file, which appears under its name when it is whole and on disk, or never."""
+        self._require_free()
+        draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}.part")
+        try:
+            mode = self._begin_draft(draft)
+            # SQLite gives its journal the permissions of the file.
+            with self._explained(), _begin(draft, "rw", write=True) as connection:
+                _schema.prepare(connection, self.dialect, self.label)
+                yield connection
+            set_mode(draft, mode)
+            self._put_in_place(draft)
+        finally:
+            for leftover in (draft, draft.with_name(draft.name + "-journal")):
+                leftover.unlink(missing_ok=True)
+
+    def check(self, connection: Connection) -> None:
+        """Raise StorageError if SQLite finds damage."""
+        found = connection.execute("PRAGMA integrity_check").fetchone()[0]
+        if found != "ok":
+            raise StorageError(f"{self.label} is damaged ({' '.join(found.split())}): restore it from a copy.")
+
+    def _require_file(self) -> None:
+        try:
+            found = self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise StorageError(f"there is no file {self.label}: check the name, or create a campaign there.") from None
+        except OSError as error:
+            raise StorageError(f"cannot open {self.label} ({error.strerror}): check name and permissions.") from None
+        if not stat.S_ISREG(found.st_mode):
+            raise StorageError(f"{self.label} is a folder or a device: give the name of a file.")
+        # Never by opening it: closing the file would take away the locks that SQLite holds on it in this process.
+        if not os.access(self.path, os.R_OK):
+            raise StorageError(f"you are not allowed to read {self.label}: ask its owner for permission.")
+        if found.st_size == 0:
+            raise StorageError(f"{self.label} is empty: restore it from a copy, or delete it and create it again.")
+
+    def _require_free(self) -> None:
+        if os.path.lexists(self.path):
+            raise CampaignExistsError(self.taken)
+        if not self.path.parent.is_dir():
+            raise StorageError(f"there is no folder {str(self.path.parent)!r}: make it first, or check the name.")
+        for ending in ("-journal", "-wal"):
+            # SQLite would take it for the new file's, and mix the two.
+            if os.path.lexists(f"{self.path}{ending}"):
+                rest = f"{self.path.name}{ending}"
+                raise StorageError(f"{rest!r}, a rest of another file, is beside {self.label}: move it away first.")
+
+    def _begin_draft(self, draft: Path) -> int:
+        try:
+            return create_closed(draft, self._source)
+        except PermissionError:
+            raise StorageError(f"{self.label} {_REASONS[sqlite3.SQLITE_CANTOPEN]}.") from None
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _put_in_place(self, draft: Path) -> None:
+        try:
+            _rename(draft, self.path)
+        except FileExistsError:
+            raise CampaignExistsError(self.taken) from None
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> StorageError:
+        return StorageError(f"cannot write {self.label} ({error.strerror}): choose another folder.")
+
+    def _require_whole_pages(self, connection: Connection) -> None:
+        """Find a file cut short within its last page, which SQLite would fill with zeros and say nothing."""
+        # Reading takes the lock, so that nobody changes the size meanwhile.
+        connection.execute("PRAGMA schema_version").fetchall()
+        page = connection.execute("PRAGMA page_size").fetchone()[0]
+        if self.path.stat().st_size % page:
+            raise StorageError(f"{self.label} {_REASONS[sqlite3.SQLITE_CORRUPT]}.")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            # The lowest byte is the kind of error; the others say more than anybody can act on.
+            reason = _REASONS.get(code & 0xFF, f"cannot be read or written, SQLite says «{error}»: restore a copy")
+            raise StorageError(f"{self.label} {reason}.") from None
+
+
+@contextmanager
+def _begin(path: Path, mode: str, *, write: bool) -> Iterator[sqlite3.Connection]:
+    # Without an isolation level the driver begins no transactions, and those below are the only ones.
+    address = f"{path.as_uri()}?mode={mode}"
+    with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=EXTRA")
+        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        with connection:
+            yield connection
+
+
+def _rename(draft: Path, path: Path) -> None:
+    """Give a finished file its name, unless there is one of that name."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links: claim the name first, so that nothing is ever overwritten.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.replace(draft, path)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

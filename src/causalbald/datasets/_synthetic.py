@@ -1,0 +1,72 @@
+"""One covariate, little overlap at both ends: the paper's illustration (after Kallus et al., 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import expit
+
+from causalbald._typing import Array
+from causalbald._validation import check_int, check_number
+from causalbald.datasets._base import Benchmark, Split, register
+from causalbald.errors import InputError
+
+
+def response(x: Array, t: int) -> Array:
+    """Return the expected outcome of arm ``t`` at ``x``."""
+    sign = 2 * t - 1
+    result: Array = sign * x + sign - 2 * np.sin(2 * sign * x) + 2 * (1 + 0.5 * x)
+    return result
+
+
+@register("synthetic")
+def synthetic(
+    seed: int = 0,
+    *,
+    pool: int = 10_000,
+    validation: int = 1_000,
+    test: int = 2_000,
+    beta: float = 2.0,
+    sigma: float = 1.0,
+    bimodal: bool = False,
+) -> Benchmark:
+    """One covariate with weak overlap at both ends, non-linear effect, unit noise (the paper's synthetic data).
+
+    Parameters
+    ----------
+    seed : int
+        Pool, validation and test come from seeds ``seed``, ``seed + 1`` and ``seed + 2``.
+    pool, validation, test : int
+        Numbers of units.
+    beta : float
+        How strongly the covariate decides the treatment: P(T=1) = sigmoid(beta x + 0.5).
+    sigma : float
+        Standard deviation of the outcome noise.
+    bimodal : bool
+        Draw x from two modes, half N(-2, 0.7), half N(2, 0.7), instead of N(0, 1).
+    """
+    seed = check_int(seed, "seed", low=0)
+    sizes = [check_int(n, k, low=1) for k, n in (("pool", pool), ("validation", validation), ("test", test))]
+    beta, sigma = check_number(beta, "beta"), check_number(sigma, "sigma", low=0)
+    if not isinstance(bimodal, bool):
+        raise InputError(f"bimodal must be True or False, got {bimodal!r}.")
+    splits = (_draw(np.random.default_rng(seed + k), n, beta, sigma, bimodal) for k, n in enumerate(sizes))
+    return Benchmark("synthetic", *splits)
+
+
+@register("synthetic-bimodal")
+def synthetic_bimodal(seed: int = 0) -> Benchmark:
+    """The synthetic data with covariates from two modes far apart: hardly anyone lives where the arms overlap."""
+    return replace(synthetic(seed, bimodal=True), name="synthetic-bimodal")
+
+
+def _draw(rng: np.random.Generator, n: int, beta: float, sigma: float, bimodal: bool) -> Split:
+    x = rng.normal(size=n)
+    if bimodal:
+        x = 0.7 * x + rng.choice([-2.0, 2.0], size=n)
+    propensity = expit(beta * x + 0.5)
+    t = rng.binomial(1, propensity).astype(np.intp)
+    mu0, mu1 = response(x, 0), response(x, 1)
+    y = np.where(t == 1, mu1, mu0) + sigma * rng.normal(size=n)
+    return Split(x[:, None], t, y, mu0, mu1, propensity)

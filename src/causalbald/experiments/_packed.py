@@ -1,0 +1,62 @@
+"""Finished trials as tidy CSV: one file per data set, model and track, small enough for version control."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from causalbald._files import replacing
+from causalbald.errors import InputError
+from causalbald.experiments._spec import NAMES, TrialSpec
+from causalbald.experiments._trial import TrialState
+
+_ACQUIRED = "acquired.csv"
+
+
+def named_table(spec: TrialSpec, state: TrialState) -> pd.DataFrame:
+    """Return a trial's rows with its key and the columns that name it."""
+    table = state.table()
+    for k, (name, value) in enumerate({"key": spec.key, **spec.names}.items()):
+        table.insert(k, name, value)
+    return table
+
+
+def read_tables(folder: Path) -> pd.DataFrame:
+    """Return the packed rows; none if nothing was packed."""
+    parts = [_read(path) for path in sorted((folder / "tables").glob("*.csv")) if path.name != _ACQUIRED]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["key", *NAMES])
+
+
+def write_tables(folder: Path, table: pd.DataFrame, acquired: list[tuple[TrialSpec, list[list[int]]]]) -> None:
+    """Write rows as CSV, and what was acquired in some trials."""
+    (folder / "tables").mkdir(exist_ok=True)
+    for name, rows in table.groupby(table["dataset"] + "-" + table["model"] + "-" + table["track"], sort=False):
+        _write(rows, folder / "tables" / f"{name}.csv")
+    positions = read_acquired(folder) | {spec.key: steps for spec, steps in acquired}
+    lines = [(key, k, " ".join(map(str, step))) for key, steps in positions.items() for k, step in enumerate(steps)]
+    _write(pd.DataFrame(lines, columns=["key", "step", "positions"]), folder / "tables" / _ACQUIRED)
+
+
+def read_acquired(folder: Path) -> dict[str, list[list[int]]]:
+    """Return, by trial key, the positions acquired before each fit."""
+    path = folder / "tables" / _ACQUIRED
+    if not path.exists():
+        return {}
+    table = _read(path)
+    return {
+        str(key): [[int(p) for p in str(text).split()] for text in rows["positions"]]
+        for key, rows in table.groupby("key", sort=False)
+    }
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    with replacing(path) as beside:
+        table.to_csv(beside, index=False, float_format="%.5g", lineterminator="\n")
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path, dtype={"key": str})
+    except (ValueError, pd.errors.ParserError) as error:
+        raise InputError(f"{str(path)!r} is damaged ({error}): restore it or delete it.") from error

@@ -1,0 +1,47 @@
+"""Where methods spend their budget: inside overlap or outside, and on which arm."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from causalbald.figures._convergence import count_seeds, draw_curves, panels_of, shared_legend
+from causalbald.figures._style import house_style, look, looks, new_figure
+
+REFERENCE = "random"
+_ROWS = {
+    "overlap_share": "share of measured units\nwith P(treated | x) in [0.1, 0.9]",
+    "treated_share": "share of measured units\nthat are treated",
+}
+
+
+def overlap(table: pd.DataFrame) -> Figure:
+    """Draw the share of measured units inside overlap, and the share of treated ones, against labels.
+
+    Mean over the seeds that all functions shown have, with shaded standard error. The thin dashed line is where
+    ``random`` ends.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``dataset, acquisition, seed, labels, overlap_share, treated_share``, as from ``run_trials`` or
+        ``Store.table``.
+    """
+    groups = panels_of(table, *_ROWS)
+    styles = looks(table["acquisition"])
+    with house_style():
+        figure = new_figure(max(5.6, 4.6 * len(groups)), 7.2)
+        panels = figure.subplots(len(_ROWS), len(groups), squeeze=False, sharex="col", sharey="row")
+        for k, (title, trials) in enumerate(groups.items()):
+            for axes, value in zip(panels[:, k], _ROWS, strict=True):
+                seeds = draw_curves(axes, trials, value, styles)
+                for line in axes.get_lines():
+                    if line.get_label() == REFERENCE:
+                        axes.axhline(line.get_ydata()[-1], color=look(REFERENCE).colour, linestyle="--", linewidth=0.9)
+            panels[0, k].set_title(f"{title} ({count_seeds(seeds)})")
+            panels[-1, k].set_xlabel("outcomes measured")
+        for axes, name in zip(panels[:, 0], _ROWS.values(), strict=True):
+            axes.set_ylabel(name)
+        figure.align_ylabels()
+        shared_legend(figure, panels.ravel())
+    return figure

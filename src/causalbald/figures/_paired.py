@@ -1,0 +1,83 @@
+"""Methods against one baseline, seed by seed: which need fewer labels, and how sure is that?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from causalbald.errors import InputError
+from causalbald.figures._convergence import common_seeds, count_seeds, panels_of
+from causalbald.figures._style import house_style, looks, new_figure
+from causalbald.metrics import areas, paired_interval
+
+
+def paired(table: pd.DataFrame, *, baseline: str = "random", error: str = "pehe") -> Figure:
+    """Draw each method's mean error over the label curve as a share of the baseline's.
+
+    Dots are geometric means over seeds of the ratio of areas under the two curves of a seed, bars their 95 %
+    t-intervals (of the log); left of the line the method is better. A panel is of the seeds that all its methods have.
+    Methods are ordered by their mean over panels, the best on top.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns ``dataset, acquisition, seed, labels`` and the error, as from ``run_trials`` or ``Store.table``.
+    baseline : str
+        The method that others are compared with.
+    error : str
+        Column whose area is taken, positive.
+    """
+    groups = {title: _ratios(rows, baseline, error) for title, rows in panels_of(table, error).items()}
+    means = pd.DataFrame({title: ratios.mean() for title, ratios in groups.items()})
+    order = means.mean(axis=1).sort_values().index[::-1]
+    styles = looks(order)
+    with house_style():
+        figure = new_figure(2.2 + 2.6 * len(groups), 1.2 + 0.27 * len(order))
+        panels = figure.subplots(1, len(groups), squeeze=False, sharex=True, sharey=True)[0]
+        for axes, (title, ratios) in zip(panels, groups.items(), strict=True):
+            for place, name in enumerate(order):
+                if name in ratios:
+                    _draw(axes, place, ratios[name].to_numpy(dtype=float), styles[name])
+            axes.axvline(1.0, color="black", linewidth=0.9)
+            axes.set_title(f"{title} ({count_seeds(len(ratios))})")
+        _scale(panels[0])
+        panels[0].set_yticks(range(len(order)), order)
+        figure.supxlabel(f"mean error over the way, as a share of that of {baseline}", fontsize=10)
+    return figure
+
+
+def _ratios(trials: pd.DataFrame, baseline: str, error: str) -> pd.DataFrame:
+    """Return the log ratio of areas to the baseline's, a row per seed that all methods have, a column per method."""
+    by_method = {str(name): own for name, own in trials.groupby("acquisition", sort=False)}
+    if baseline not in by_method:
+        raise InputError(f"no trials of {baseline!r} to compare with: choose --baseline of {', '.join(by_method)}.")
+    end = min(own.groupby("seed")["labels"].max().min() for own in by_method.values())
+    rows = trials[trials["labels"] <= end]
+    area = pd.DataFrame({name: areas(rows[rows["acquisition"] == name], error) for name in by_method})
+    area = area.loc[common_seeds(by_method)]
+    if (trials[error] < 0).any() or not (area > 0).all(axis=None):
+        raise InputError(f"ratios need values above 0, but {error!r} has others: choose another --error.")
+    logs = area.map(math.log)
+    return logs.sub(logs[baseline], axis=0).drop(columns=baseline)
+
+
+def _scale(axes: Any) -> None:
+    """Make the axis that all panels share logarithmic, with as many marks as there is room for."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    decades = math.log10(high / low)
+    marks = (1, 1.5, 2, 3, 5, 7) if decades < 0.8 else (1, 2, 5) if decades < 1.4 else (1, 3)
+    axes.xaxis.set_major_locator(LogLocator(subs=marks))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _draw(axes: Any, place: int, ratios: Any, style: Any) -> None:
+    mean, lower, upper = np.exp(paired_interval(ratios))
+    axes.plot([lower, upper], [place, place], color=style.colour, linewidth=1.6)
+    axes.plot(mean, place, color=style.colour, marker=style.marker, linestyle="none", markersize=6)

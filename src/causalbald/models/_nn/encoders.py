@@ -1,0 +1,200 @@
+"""What turns covariates into features: residual networks for tables and for images, or the user's own module."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from causalbald.errors import InputError
+from causalbald.models._nn.layers import Convolution, Dense, activation, fixed_kernels
+from causalbald.models._nn.streams import Streams
+
+# Images passed through all layers at a time, so that what one layer gives the next is still in the cache.
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Size and regularisation of a network, as in the paper's tables.
+
+    ``compares``: what follows compares images with each other. Dropout then takes the same channels from all images of
+    a batch: channels that only some of them lack would set these apart by more than what is in the pictures.
+    """
+
+    hidden: int
+    depth: int
+    slope: float
+    dropout: float
+    coefficient: float | None
+    compares: bool = False
+
+
+class DenseEncoder(nn.Module):
+    """Input layer, ``depth`` - 1 residual layers of (activation, dropout, linear): (M, n, inputs) to (M, n, hidden)."""
+
+    def __init__(self, inputs: int, architecture: Architecture, streams: Streams, *, activate_output: bool) -> None:
+        super().__init__()
+        self.architecture, self.streams, self.activate_output = architecture, streams, activate_output
+        self.outputs, gain = architecture.hidden, architecture.coefficient
+        self.first = Dense(inputs, self.outputs, streams, coefficient=gain)
+        layers = (Dense(self.outputs, self.outputs, streams, coefficient=gain) for _ in range(architecture.depth - 1))
+        self.residual = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features of covariates x (M, n, inputs)."""
+        x = self.first(x)
+        for layer in self.residual:
+            x = x + layer(self.preactivate(x))
+        return activation(self.architecture.slope, x) if self.activate_output else x
+
+    def preactivate(self, x: Tensor) -> Tensor:
+        """Return what a residual layer sees: activated, with dropout while training."""
+        return dropout(activation(self.architecture.slope, x), self.architecture.dropout, self.streams, self.training)
+
+
+class ConvolutionalEncoder(nn.Module):
+    """Residual network for one member's images: (n, channels, H, W) to (n, outputs).
+
+    A 5 x 5 stem to hidden / 8 channels, then ``depth`` stages of two residual blocks; the second block of each stage
+    but the last doubles the channels and halves the image. Averaged over the image at the end.
+    """
+
+    def __init__(self, image: tuple[int, int, int], architecture: Architecture, *, activate_output: bool) -> None:
+        super().__init__()
+        channels, height, width = image
+        self.slope, self.activate_output = architecture.slope, activate_output
+        self.outputs, size = architecture.hidden // 8, (height, width)
+        self.stem = Convolution(channels, self.outputs, 5, image=size, coefficient=architecture.coefficient)
+        blocks = []
+        for stage in range(architecture.depth):
+            last = stage == architecture.depth - 1
+            wider = self.outputs * (1 if last else 2)
+            blocks.append(_ResidualBlock(self.outputs, self.outputs, size, 1, architecture))
+            blocks.append(_ResidualBlock(self.outputs, wider, size, 1 if last else 2, architecture))
+            self.outputs, size = wider, size if last else ((size[0] + 1) // 2, (size[1] + 1) // 2)
+        self.blocks = nn.Sequential(*blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features of images x (n, channels, H, W)."""
+        if self.training or torch.is_grad_enabled():
+            return self._features(x)
+        with fixed_kernels(self):
+            return torch.cat([self._features(part) for part in torch.split(x, _AT_ONCE)])
+
+    def _features(self, x: Tensor) -> Tensor:
+        x = self.blocks(self.stem(x.contiguous(memory_format=torch.channels_last))).mean((2, 3))
+        return activation(self.slope, x) if self.activate_output else x
+
+
+class _ResidualBlock(nn.Module):
+    def __init__(
+        self, inputs: int, outputs: int, image: tuple[int, int], stride: int, architecture: Architecture
+    ) -> None:
+        super().__init__()
+        gain = architecture.coefficient
+        self.slope, self.dropout, self.compares = architecture.slope, architecture.dropout, architecture.compares
+        self.first = Convolution(inputs, inputs, 3, image=image, coefficient=gain)
+        self.second = Convolution(inputs, outputs, 3, image=image, stride=stride, coefficient=gain)
+        self.shortcut = Convolution(inputs, outputs, 1, image=image, stride=stride, coefficient=gain)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.second(self._preactivate(self.first(self._preactivate(x))))
+        outputs: Tensor = self.shortcut(self._dropout(x)) + inner
+        return outputs
+
+    def _preactivate(self, x: Tensor) -> Tensor:
+        return self._dropout(activation(self.slope, x))
+
+    def _dropout(self, x: Tensor) -> Tensor:
+        if self.compares and self.training:
+            return x * functional.dropout2d(x.new_ones(1, x.shape[1], 1, 1), self.dropout)
+        return functional.dropout2d(x, self.dropout, self.training)
+
+
+class EachMember(nn.Module):
+    """One ordinary module per member, one after another: x (M, n, ...) to features (M, n, F).
+
+    For convolutions this is faster on a CPU than one grouped convolution. Whatever is below ``each.<m>`` belongs to
+    member m; all other parameters of a network have a leading member axis. Randomness inside a module follows
+    that member's stream.
+    """
+
+    def __init__(self, make: Callable[[], nn.Module], streams: Streams) -> None:
+        super().__init__()
+        self.streams = streams
+        members = []
+        for m in range(len(streams)):
+            with _seeded(streams.seed(m)):
+                members.append(make())
+        self.each = nn.ModuleList(members)
+        self.select(range(len(members)))
+
+    def select(self, members: Sequence[int]) -> None:
+        """From now on encode for these members only."""
+        self.members = list(members)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features (M, n, F) of inputs x (M, n, ...)."""
+        return torch.stack([self._features(row, x[row]) for row in range(len(self.members))])
+
+    def _features(self, row: int, x: Tensor) -> Tensor:
+        encoder = self.each[self.members[row]]
+        if not self.training:
+            features: Tensor = encoder(x)
+            return features
+        with _seeded(self.streams.seed(row)):
+            features = encoder(x)
+        return features
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed torch's global random state inside, restore it after."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def make_encoder(
+    shape: tuple[int, ...],
+    architecture: Architecture,
+    streams: Streams,
+    *,
+    activate_output: bool,
+    own: nn.Module | None = None,
+) -> nn.Module:
+    """Return an encoder for covariates of one unit's ``shape``: the user's ``own``, convolutional, or dense."""
+    if own is not None:
+        if not isinstance(own, nn.Module):
+            raise InputError(f"encoder must be a torch.nn.Module, got {type(own).__name__}.")
+        return EachMember(lambda: copy.deepcopy(own), streams)
+    if len(shape) == 1:
+        return DenseEncoder(shape[0], architecture, streams, activate_output=activate_output)
+    channels, height, width = shape
+    image = (channels, height, width)
+    return EachMember(lambda: ConvolutionalEncoder(image, architecture, activate_output=activate_output), streams)
+
+
+@torch.no_grad()
+def feature_width(encoder: nn.Module, shape: tuple[int, ...], members: int) -> int:
+    """Return the number of features that an encoder gives for covariates of one unit's ``shape``."""
+    was_training = encoder.training
+    features = encoder.eval()(torch.zeros(members, 2, *shape))
+    encoder.train(was_training)
+    if features.ndim != 3:
+        raise InputError(f"an encoder must map (n, {', '.join(map(str, shape))}) to features (n, F).")
+    return int(features.shape[-1])
+
+
+def dropout(x: Tensor, rate: float, streams: Streams, training: bool) -> Tensor:
+    """Return x (M, ...) with a share ``rate`` of its entries zeroed while training, the rest scaled up."""
+    if rate == 0.0 or not training:
+        return x
+    kept = streams.uniform(x.shape[1:]) >= rate
+    return x * (kept.to(x) / (1 - rate))

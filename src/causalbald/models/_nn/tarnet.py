@@ -1,0 +1,75 @@
+"""TARNet: features shared between arms, then a branch and a head for each arm."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from causalbald.models._nn.encoders import Architecture, DenseEncoder, dropout, feature_width, make_encoder
+from causalbald.models._nn.layers import Dense, activation
+from causalbald.models._nn.streams import Streams
+
+ARMS = 2
+
+
+class Tarnet(nn.Module):
+    """M TARNets: a residual branch of hidden / 2 units and a head per arm, over one shared encoder."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        architecture: Architecture,
+        streams: Streams,
+        outputs: int,
+        own: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.architecture, self.streams = architecture, streams
+        self.encoder = make_encoder(shape, architecture, streams, activate_output=False, own=own)
+        width = feature_width(self.encoder, shape, len(streams))
+        narrow, gain = max(1, architecture.hidden // 2), architecture.coefficient
+        self.shortcut = Dense(width, narrow, streams, coefficient=gain, stack=(ARMS,))
+        self.first = Dense(width, narrow, streams, coefficient=gain, stack=(ARMS,))
+        self.second = Dense(narrow, narrow, streams, coefficient=gain, stack=(ARMS,))
+        self.head = Dense(narrow, outputs, streams, stack=(ARMS,))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the head's raw outputs (M, K, n, outputs) under each arm for covariates x (M, n, ...)."""
+        features = self.encoder(x)[:, None]
+        branch = self.shortcut(self._dropout(features)) + self.first(self._preactivate(features))
+        branch = branch + self.second(self._preactivate(branch))
+        raw: Tensor = self.head(self._preactivate(branch))
+        return raw
+
+    def own_arm(self, x: Tensor, t: Tensor) -> Tensor:
+        """Return raw outputs (M, n, outputs) under each unit's own arm t (M, n)."""
+        raw: Tensor = self(x)
+        index = t[:, None, :, None].expand(-1, 1, -1, raw.shape[-1])
+        return raw.gather(1, index)[:, 0]
+
+    def _preactivate(self, x: Tensor) -> Tensor:
+        return self._dropout(activation(self.architecture.slope, x))
+
+    def _dropout(self, x: Tensor) -> Tensor:
+        return dropout(x, self.architecture.dropout, self.streams, self.training)
+
+
+class TreatmentAsInput(nn.Module):
+    """M residual networks on (x, t) with a head: what the paper uses for a single covariate."""
+
+    def __init__(self, inputs: int, architecture: Architecture, streams: Streams, outputs: int) -> None:
+        super().__init__()
+        self.architecture, self.streams = architecture, streams
+        self.encoder = DenseEncoder(inputs + 1, architecture, streams, activate_output=True)
+        self.head = Dense(architecture.hidden, outputs, streams)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the head's raw outputs (M, K, n, outputs) under each arm for covariates x (M, n, inputs)."""
+        arms = [torch.full(x.shape[:2], arm, device=x.device) for arm in range(ARMS)]
+        return torch.stack([self.own_arm(x, t) for t in arms], 1)
+
+    def own_arm(self, x: Tensor, t: Tensor) -> Tensor:
+        """Return raw outputs (M, n, outputs) under each unit's own arm t (M, n)."""
+        features = self.encoder(torch.cat([x, t[..., None].to(x)], -1))
+        raw: Tensor = self.head(dropout(features, self.architecture.dropout, self.streams, self.training))
+        return raw

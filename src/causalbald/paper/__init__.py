@@ -1,0 +1,49 @@
+"""What only reproduces the paper: its figures, its search for hyper-parameters, and published rivals.
+
+Everything here is imported when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from causalbald.paper._bias import Acquired, bias, refit
+    from causalbald.paper._evolution import Study, evolution
+    from causalbald.paper._observational import digits, draw_benchmark, observational
+    from causalbald.paper._rivals import fccm, lcmd, macal, qhte
+    from causalbald.paper._tuning import Tuned, expected_log_likelihood, tune
+
+_MODULES = {
+    "_bias": ("Acquired", "bias", "refit"),
+    "_evolution": ("Study", "evolution"),
+    "_observational": ("digits", "draw_benchmark", "observational"),
+    "_rivals": ("fccm", "lcmd", "macal", "qhte"),
+    "_tuning": ("Tuned", "expected_log_likelihood", "tune"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Acquired",
+    "Study",
+    "Tuned",
+    "bias",
+    "digits",
+    "draw_benchmark",
+    "evolution",
+    "expected_log_likelihood",
+    "fccm",
+    "lcmd",
+    "macal",
+    "observational",
+    "qhte",
+    "refit",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"causalbald.paper.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'causalbald.paper' has no attribute {name!r}")

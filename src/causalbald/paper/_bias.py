@@ -1,0 +1,207 @@
+"""How choosing shapes the sample: pool, what was acquired, and what was learned, along one coordinate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from causalbald._threads import one_thread
+from causalbald._typing import AnyArray, Array, Positions
+from causalbald._validation import check_positions
+from causalbald.datasets import Benchmark, Split
+from causalbald.errors import InputError
+from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, look, new_figure
+from causalbald.models import CateEstimator
+
+MAX_COLUMNS = 8
+# Units whose effect is learned from images are many, and predicting for them takes long: the picture needs not all.
+_MAX_UNITS = 2000
+_CELLS = 40
+
+
+@dataclass(frozen=True)
+class Acquired:
+    """What one method measured: its name, the pool positions, and the model fitted on their outcomes."""
+
+    name: str
+    positions: ArrayLike
+    model: CateEstimator
+
+
+@one_thread()
+def refit(benchmark: Benchmark, template: CateEstimator, positions: ArrayLike, *, free_validation: bool = False) -> Any:
+    """Return a copy of the model, fitted as in a trial on the outcomes of some units of the pool.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    template : CateEstimator
+        It stays as it is.
+    positions : (n,)
+        Units of the pool that were measured.
+    free_validation : bool
+        Whether the model may look at the outcomes of the validation split: track ``paper``.
+    """
+    measured = check_positions(np.asarray(positions), len(benchmark.pool), "positions")
+    known, free = benchmark.pool.take(measured), benchmark.validation
+    validation = (free.y, free.t, free.x) if free_validation else None
+    return clone(template).fit(known.y, known.t, X=known.x, pool=benchmark.pool.x, validation=validation)
+
+
+def bias(pool: Split, columns: Sequence[Acquired]) -> Figure:
+    """Draw the paper's three panels for each method: density of the pool by arm, density of what was
+    acquired by arm, and the true and the learned effect with a 95 % band.
+
+    Parameters
+    ----------
+    pool : Split
+        With one covariate, or with a ``latent`` coordinate. Along a latent coordinate, effects and ends of bands are
+        means over the units of the pool in each of 40 cells, of at most 2,000 units in all.
+    columns : sequence of Acquired
+        One column of panels each, at most eight.
+    """
+    scene = Scene.of(pool)
+    _check_columns(columns)
+    with house_style():
+        figure = new_figure(_width(len(columns)), 6.6)
+        draw_columns(figure, scene, columns)
+    return figure
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A pool along one coordinate: where its units are, and where their effects are evaluated."""
+
+    pool: Split
+    at: Array
+    """Coordinate of each unit, (N,)."""
+    label: str
+    bins: Array
+    """Edges of the bars of densities."""
+    grid: Array
+    """Coordinates (G,) at which effects are drawn."""
+    truth: Array
+    """True effect there, (G,)."""
+    inputs: AnyArray
+    """Units (M, ...) at which the model is asked."""
+    cell: Positions
+    """Position on the grid of each of them, (M,)."""
+
+    @classmethod
+    def of(cls, pool: Split) -> Scene:
+        """Return the scene of a pool with one covariate or a latent coordinate."""
+        if pool.x.ndim == 2 and pool.x.shape[1] == 1:
+            return cls._of_covariate(pool)
+        if pool.latent is not None:
+            return cls._of_latent(pool, pool.latent)
+        raise InputError(
+            f"this figure needs a pool with exactly one covariate or with a `latent` coordinate, but units have shape "
+            f"{pool.x.shape[1:]}: use synthetic or cmnist, or draw `overlap` or `calibration`."
+        )
+
+    @classmethod
+    def _of_covariate(cls, pool: Split) -> Scene:
+        x = pool.x[:, 0]
+        grid = np.linspace(np.quantile(x, 0.001), np.quantile(x, 0.999), 200)
+        order = np.argsort(x)
+        truth = np.interp(grid, x[order], pool.effect[order])
+        bins = np.linspace(grid[0], grid[-1], 26)
+        return cls(pool, x, "covariate x", bins, grid, truth, grid[:, None], np.arange(len(grid)))
+
+    @classmethod
+    def _of_latent(cls, pool: Split, latent: Array) -> Scene:
+        order = np.argsort(latent)
+        rows = order[np.linspace(0, len(pool) - 1, min(len(pool), _MAX_UNITS)).astype(int)]
+        edges = np.linspace(latent.min(), latent.max(), _CELLS + 1)
+        cell = np.clip(np.digitize(latent[rows], edges) - 1, 0, _CELLS - 1)
+        filled, cell = np.unique(cell, return_inverse=True)
+        grid, truth = (edges[:-1] + np.diff(edges) / 2)[filled], _means(pool.effect[rows], cell)
+        return cls(pool, latent, r"hidden coordinate $\phi$", edges[::2], grid, truth, pool.x[rows], cell)
+
+    def band(self, model: CateEstimator) -> tuple[Array, Array]:
+        """Return lower and upper ends (G,) of the learned effect's 95 % band on the grid."""
+        low, high = model.effect_interval(self.inputs)
+        return _means(low, self.cell), _means(high, self.cell)
+
+
+def draw_columns(figure: Figure, scene: Scene, columns: Sequence[Acquired], *, most: float | None = None) -> None:
+    """Draw the three panels of each method into a figure.
+
+    Parameters
+    ----------
+    figure : Figure
+    scene : Scene
+    columns : sequence of Acquired
+    most : float, optional
+        End of the axis of what was acquired, which then counts units; by default it shows shares.
+    """
+    panels = figure.subplots(3, len(columns), sharex=True, sharey="row", squeeze=False, height_ratios=(1, 1, 1.6))
+    for (top, middle, bottom), column in zip(panels.T, columns, strict=True):
+        positions = check_positions(np.asarray(column.positions), len(scene.pool), "positions")
+        _densities(top, scene.at, scene.pool.t, scene.bins)
+        weight = None if most is None else 1.0
+        _densities(middle, scene.at[positions], scene.pool.t[positions], scene.bins, weight=weight)
+        _effect(bottom, scene, column)
+        top.set_title(f"{column.name}\n{len(positions)} measured", fontsize=10)
+        bottom.set_xlabel(scene.label)
+    rows = ("share of pool", "share of measured" if most is None else "measured", "effect")
+    for axes, name in zip(panels[:, 0], rows, strict=True):
+        axes.set_ylabel(name)
+    if most is not None:
+        panels[1, 0].set_ylim(0, most)
+        panels[1, 0].yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    low, high = scene.truth.min(), scene.truth.max()
+    panels[2, 0].set_ylim(low - 0.6 * (high - low), high + 0.6 * (high - low))
+    figure.align_ylabels()
+    _legend(figure, panels[0, 0], columns)
+
+
+def _check_columns(columns: Sequence[Acquired]) -> None:
+    if not 0 < len(columns) <= MAX_COLUMNS:
+        raise InputError(f"{len(columns)} columns cannot be drawn: choose 1 to {MAX_COLUMNS} methods.")
+
+
+def _width(columns: int) -> float:
+    """Return a figure's width in inches: columns get narrower as they get more."""
+    return 0.8 + columns * (4.2 if columns <= 2 else 3.0 if columns <= 4 else 2.3)
+
+
+def _densities(axes: Any, x: Array, t: ArrayLike, bins: Array, *, weight: float | None = None) -> None:
+    for arm, (colour, name) in enumerate(zip(ARM_COLOURS, ARM_NAMES, strict=True)):
+        values = x[np.asarray(t) == arm]
+        weights = np.full(len(values), 1 / len(x) if weight is None else weight)
+        style = {"histtype": "stepfilled", "alpha": 0.35} if arm == 0 else {"histtype": "step", "linewidth": 1.6}
+        axes.hist(values, bins=bins, weights=weights, color=colour, label=name, **style)
+
+
+def _effect(axes: Any, scene: Scene, column: Acquired) -> None:
+    low, high = scene.band(column.model)
+    colour = look(column.name).colour
+    axes.fill_between(scene.grid, low, high, color=colour, alpha=0.2, linewidth=0, label="95 % band")
+    axes.plot(scene.grid, (low + high) / 2, color=colour, label="learned effect")
+    axes.plot(scene.grid, scene.truth, color="black", linestyle=":", label="true effect")
+
+
+def _legend(figure: Figure, top: Any, columns: Sequence[Acquired]) -> None:
+    """Name everything once, below the panels; what has a method's colour is grey if there are several."""
+    colour = look(columns[0].name).colour if len(columns) == 1 else "dimgrey"
+    arms, names = top.get_legend_handles_labels()
+    truth = Line2D([], [], color="black", linestyle=":")
+    learned = (Patch(color=colour, alpha=0.2, linewidth=0), Line2D([], [], color=colour))
+    handles, labels = [*arms, truth, learned], [*names, "true effect", "learned effect, 95 % band"]
+    figure.legend(handles, labels, loc="outside lower center", ncols=2 if figure.get_figwidth() < 6 else 4)
+
+
+def _means(values: Array, cell: Positions) -> Array:
+    """Return the mean of the values in each cell."""
+    result: Array = np.bincount(cell, weights=values) / np.bincount(cell)
+    return result

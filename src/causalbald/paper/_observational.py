@@ -1,0 +1,186 @@
+"""What a benchmark looks like: who was treated, how they responded, and where the arms overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from causalbald._typing import AnyArray, Array
+from causalbald._validation import check_int
+from causalbald.datasets import Benchmark, Split
+from causalbald.diagnostics._support import EQUAL_ARMS, band_text, is_outside, support_band
+from causalbald.errors import InputError
+from causalbald.figures._convergence import shared_legend
+from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, new_figure
+from causalbald.models import PropensityModel
+from causalbald.paper._bias import _densities
+
+MAX_DOTS = 800
+MAX_COVARIATES = 30
+_MARKERS = ("x", "o")
+
+
+def draw_benchmark(benchmark: Benchmark) -> Figure:
+    """Draw the pool of a benchmark by the kind that suits it: one covariate, images, or many covariates."""
+    x = benchmark.pool.x
+    kind = "cmnist" if x.ndim == 4 else "observational" if x.shape[1] == 1 else "covariates"
+    figure = KINDS[kind](benchmark)
+    first = figure.axes[0]
+    first.set_title(f"{benchmark.name}: {first.get_title()}")
+    return figure
+
+
+def observational(pool: Split) -> Figure:
+    """Draw one covariate: density by arm, measured outcomes with the two true responses, and the true effect.
+
+    Where the true propensity is known, the background is grey outside [0.1, 0.9].
+
+    Parameters
+    ----------
+    pool : Split
+        With one covariate, x (N, 1).
+    """
+    if pool.x.ndim != 2 or pool.x.shape[1] != 1:
+        raise InputError(f"this figure needs exactly one covariate, x (N, 1), but x has shape {pool.x.shape}.")
+    x = pool.x[:, 0]
+    edges = np.linspace(np.quantile(x, 0.001), np.quantile(x, 0.999), 41)
+    with house_style():
+        figure = new_figure(7.0, 7.0)
+        top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1, 2, 1.2))
+        grid = _scene(pool, x, edges, top, middle)
+        _shade(pool, x, grid, bottom)
+        bottom.plot(grid, _along(grid, x, pool.effect), color="black", linestyle=":", label="true effect")
+        bottom.axhline(0, color="grey", linewidth=0.8)
+        bottom.set(xlabel="covariate x", ylabel="effect")
+        shared_legend(figure, (middle, bottom), columns=3)
+        figure.align_ylabels()
+    return figure
+
+
+def digits(split: Split, count: int = 20) -> Figure:
+    """Draw images along the hidden coordinate: density by arm, outcomes with the true responses, and examples.
+
+    Parameters
+    ----------
+    split : Split
+        Images x (N, C, H, W) with their ``latent`` coordinate (N,).
+    count : int
+        Images in a row, one row for each arm: at each of ``count`` equal steps, the arm's unit nearest to the
+        middle of the step, or nothing where the arm has none within it.
+    """
+    count = check_int(count, "count", low=2)
+    if split.x.ndim != 4 or split.latent is None:
+        raise InputError("this figure needs images x (N, C, H, W) whose split has a `latent` coordinate, as in cmnist.")
+    with house_style():
+        strip = 2 * 8.2 / count
+        figure = new_figure(9.0, 4.9 + strip)
+        top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1.1, 2.7, strip))
+        edges = np.linspace(split.latent.min(), split.latent.max(), count + 1)
+        _scene(split, split.latent, edges, top, middle)
+        bottom.imshow(_mosaic(split, edges), cmap="gray_r", extent=(edges[0], edges[-1], 0, 2), aspect="auto")
+        bottom.set(xlabel=r"hidden coordinate $\phi$", yticks=(0.5, 1.5), yticklabels=ARM_NAMES)
+        bottom.grid(visible=False)
+        for label, colour in zip(bottom.get_yticklabels(), ARM_COLOURS, strict=True):
+            label.set_color(colour)
+        shared_legend(figure, (middle,), columns=3)
+        figure.align_ylabels((top, middle))
+    return figure
+
+
+def covariates(benchmark: Benchmark) -> Figure:
+    """Draw how the arms of a pool with many covariates differ: estimated propensity, and each covariate.
+
+    A covariate's standardised mean difference is the difference of the arms' means divided by the root of their mean
+    variance; beyond ±0.1, dashed, arms are usually called unbalanced. At most 30 covariates are drawn, the most
+    different ones.
+    """
+    pool = benchmark.pool
+    if pool.x.ndim != 2:
+        raise InputError(f"this figure needs covariates x (N, D), but x has shape {pool.x.shape}: use `digits`.")
+    propensity = PropensityModel().fit(pool.x, pool.t).cross_fitted_
+    difference = _standardised_differences(pool)
+    names = benchmark.covariate_names or tuple(f"x{k}" for k in range(pool.x.shape[1]))
+    shown = np.argsort(np.abs(difference))[-MAX_COVARIATES:]
+    with house_style():
+        figure = new_figure(9.6, max(3.6, 1.2 + 0.21 * len(shown)))
+        left, right = figure.subplots(1, 2)
+        _densities(left, propensity, pool.t, np.linspace(0, 1, 26))
+        left.set(xlabel="estimated P(treated | x)", ylabel="share of pool", xlim=(0, 1), title=_counts(pool))
+        left.legend()
+        right.scatter(difference[shown], np.arange(len(shown)), color="black", s=22, zorder=3)
+        right.axvline(0, color="grey", linewidth=0.8)
+        for limit in (-0.1, 0.1):
+            right.axvline(limit, color="grey", linestyle="--", linewidth=0.8)
+        right.set(yticks=np.arange(len(shown)), yticklabels=[names[k] for k in shown], ylim=(-0.7, len(shown) - 0.3))
+        few = "" if len(shown) == len(names) else f", largest {len(shown)} of {len(names)}"
+        right.set(xlabel="standardised mean difference", title=f"treated minus control{few}")
+    return figure
+
+
+KINDS: dict[str, Callable[[Benchmark], Figure]] = {
+    "observational": lambda benchmark: observational(benchmark.pool),
+    "cmnist": lambda benchmark: digits(benchmark.pool),
+    "covariates": covariates,
+}
+"""Pictures of benchmarks by name."""
+
+
+def _scene(split: Split, at: Array, edges: Array, top: Any, middle: Any) -> Array:
+    """Draw density and outcomes along the coordinate ``at`` (N,), and return the grid of the curves."""
+    grid = np.linspace(edges[0], edges[-1], 400)
+    for axes in (top, middle):
+        _shade(split, at, grid, axes)
+    _densities(top, at, split.t, edges)
+    top.set(ylabel="share of units", title=_counts(split), xlim=(edges[0], edges[-1]))
+    shown = np.linspace(0, len(split) - 1, min(len(split), MAX_DOTS)).astype(int)
+    for arm, (mu, colour, name) in enumerate(zip((split.mu0, split.mu1), ARM_COLOURS, ARM_NAMES, strict=True)):
+        rows = shown[split.t[shown] == arm]
+        middle.scatter(at[rows], split.y[rows], s=14, marker=_MARKERS[arm], color=colour, alpha=0.4, label=name)
+        middle.plot(grid, _along(grid, at, mu), color=colour, linewidth=2.2, label=f"true mean, {name}")
+    middle.set_ylabel("outcome y")
+    return grid
+
+
+def _shade(split: Split, at: Array, grid: Array, axes: Any) -> None:
+    if split.propensity is None:
+        return
+    pi = _along(grid, at, split.propensity)
+    outside = is_outside(pi, EQUAL_ARMS)
+    label = f"P(treated) outside {band_text(support_band(EQUAL_ARMS))}"
+    where: dict[str, Any] = {"where": outside, "transform": axes.get_xaxis_transform(), "label": label}
+    axes.fill_between(grid, 0, 1, color="grey", alpha=0.15, linewidth=0, **where)
+
+
+def _along(grid: Array, at: Array, values: Array) -> Array:
+    order = np.argsort(at)
+    result: Array = np.interp(grid, at[order], values[order])
+    return result
+
+
+def _mosaic(split: Split, edges: Array) -> AnyArray:
+    """Return one picture (2 H, count W): treated units above, controls below, by step of the latent coordinate."""
+    assert split.latent is not None
+    height, width = split.x.shape[2:]
+    picture = np.full((2, len(edges) - 1, height, width), float(split.x.min()))
+    for row, arm in enumerate((1, 0)):
+        rows = np.flatnonzero(split.t == arm)
+        for column, (low, high) in enumerate(pairwise(edges)):
+            distance = np.abs(split.latent[rows] - (low + high) / 2)
+            if len(rows) and distance.min() <= (high - low) / 2:
+                picture[row, column] = split.x[rows[distance.argmin()]].mean(axis=0)
+    return picture.transpose(0, 2, 1, 3).reshape(2 * height, -1)
+
+
+def _standardised_differences(split: Split) -> Array:
+    control, treated = split.x[split.t == 0], split.x[split.t == 1]
+    scale = np.sqrt((control.var(axis=0) + treated.var(axis=0)) / 2)
+    result: Array = (treated.mean(axis=0) - control.mean(axis=0)) / np.where(scale > 0, scale, 1)
+    return result
+
+
+def _counts(split: Split) -> str:
+    return f"{len(split):,} units, {int(split.t.sum()):,} treated"

@@ -1,0 +1,105 @@
+"""The demo: two simulated studies, random against mu-rho-BALD, as a table and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from causalbald import datasets, paper
+from causalbald._version import __version__
+from causalbald.experiments import TrialSpec, run_trials
+from causalbald.metrics import LabelsNeeded, labels_to_match
+from causalbald.models import make_model
+from causalbald.report._page import figure_svg, render
+
+METHODS = ("random", "mu-rho-bald")
+# warm start, batch size, steps
+PICTURED_SEED = 0
+STUDIES = {"synthetic": (10, 10, 15), "ihdp": (100, 10, 10)}
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Trials of the demo: one tidy table, and the positions that each method acquired in the pictured trial."""
+
+    trials: pd.DataFrame
+    acquired: dict[str, list[int]]
+    seconds: float
+
+    def summary(self) -> pd.DataFrame:
+        """Return the labels each method needs to reach the error that random has at the end."""
+        rows = []
+        for study, trials in self.trials.groupby("dataset", sort=False):
+            baseline = trials[trials["acquisition"] == METHODS[0]]
+            final = baseline["labels"].max()
+            target = float(baseline.loc[baseline["labels"] == final, "pehe"].mean())
+            chosen = labels_to_match(trials[trials["acquisition"] == METHODS[1]], baseline)
+            rows.append(
+                {
+                    "study": str(study),
+                    "target": target,
+                    "random": int(final),
+                    "chosen": chosen,
+                    "saved": _saved(chosen, final),
+                }
+            )
+        return pd.DataFrame(rows)
+
+
+def run_demo(
+    *, seeds: int = 4, steps: int | None = None, workers: int = 2, progress: Callable[[int, int], None] | None = None
+) -> Demo:
+    """Simulate both studies with both methods for ``seeds`` paired seeds; ``steps`` shortens them."""
+    started = perf_counter()
+    specs = [
+        TrialSpec(study, method, warm_start, batch_size, steps or all_steps, seed=seed)
+        for study, (warm_start, batch_size, all_steps) in reversed(STUDIES.items())  # the slow study first
+        for seed in range(seeds)
+        for method in METHODS
+    ]
+    tables = run_trials(specs, workers=workers, progress=progress)
+    acquired = {
+        spec.acquisition: np.concatenate(table.attrs["acquired"]).tolist()
+        for spec, table in zip(specs, tables, strict=True)
+        if spec.dataset == "synthetic" and spec.seed == PICTURED_SEED
+    }
+    trials = pd.concat(tables, ignore_index=True)
+    order = trials["dataset"].map({study: k for k, study in enumerate(STUDIES)})
+    return Demo(trials.loc[order.sort_values(kind="stable").index], acquired, perf_counter() - started)
+
+
+def demo_picture(acquired: dict[str, list[int]]) -> Figure:
+    """Draw pool, measured people and learned effect of the synthetic study, a column per method."""
+    pool = datasets.load("synthetic", PICTURED_SEED).pool
+    columns = []
+    for method, positions in acquired.items():
+        data = pool.take(positions)
+        model = make_model("gp", random_state=PICTURED_SEED).fit(data.y, data.t, X=data.x, pool=pool.x)
+        columns.append(paper.Acquired(method, np.asarray(positions), model))
+    return paper.bias(pool, columns)
+
+
+def demo_page(demo: Demo, command: str) -> str:
+    """Return the demo as one HTML page."""
+    return render(
+        "demo.html",
+        rows=demo.summary().to_dict("records"),
+        seeds=demo.trials["seed"].nunique(),
+        convergence=figure_svg(figures.convergence(demo.trials), "Error against outcomes measured, for both studies"),
+        bias=figure_svg(demo_picture(demo.acquired), "Density of pool and of measured people by arm, and effects"),
+        command=command,
+        version=__version__,
+        seconds=demo.seconds,
+    )
+
+
+def _saved(needed: LabelsNeeded, final: int) -> str:
+    if needed.censored:
+        return "none: not reached"
+    share = 1 - needed.labels / final
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,5 @@
+"""From scores to a batch: softmax sampling, the largest scores, or greedy with conditioning after each pick."""
+
+from causalbald.selection._selection import check_relates_units, select, select_greedy
+
+__all__ = ["check_relates_units", "select", "select_greedy"]

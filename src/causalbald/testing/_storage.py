@@ -1,0 +1,223 @@
+"""What every storage of campaigns must satisfy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from causalbald.campaign._events import Draft, Event
+from causalbald.campaign.storage import Decide, Storage
+from causalbald.errors import CampaignExistsError, InputError, StorageError
+
+Opener = Callable[[str], Storage]
+
+_THREADS, _APPENDS = 4, 5
+_TEXTS = ("naïve 😀 漢字", "line\nbreak\r\n\ttab", "'one' \"two\" \\ --", "NUL \0 inside", "", "{}%s:x")
+
+
+class _Refusal(Exception):
+    pass
+
+
+def check_storage(opener: Opener) -> None:
+    """Check that campaigns are created once, and events recorded in order, whole, and by one writer at a time.
+
+    Parameters
+    ----------
+    opener : callable
+        Takes a name and returns a storage. No campaign exists under a name at first; a second call with the same name
+        returns another handle on the same campaign.
+    """
+    _creates_once(opener)
+    _needs_creation(opener)
+    _creates_all_or_nothing(opener)
+    _keeps_parts(opener)
+    _numbers_in_order(opener)
+    _records_all_or_nothing(opener)
+    _shows_what_others_recorded(opener)
+    _lets_one_write_at_a_time(opener)
+    _keeps_bodies(opener)
+    _closes_twice(opener)
+
+
+def _creates_once(opener: Opener) -> None:
+    with _created(opener, "once", Draft("start", {"n": 1})) as storage:
+        with closing(opener("once")) as other, _raises(CampaignExistsError, "create a campaign a second time"):
+            other.create([("table", b"second")], [Draft("start", {"n": 2})])
+        assert storage.part("table") == b"first", "a refused creation must change nothing"
+        assert [event.body for event in storage.events()] == [{"n": 1}], "a refused creation must change nothing"
+
+
+def _needs_creation(opener: Opener) -> None:
+    calls: list[Callable[[Storage], object]] = [
+        lambda storage: storage.events(),
+        lambda storage: storage.part("table"),
+        lambda storage: storage.append(0, _deciding()),
+        lambda storage: storage.check(),
+    ]
+    for call in calls:
+        with closing(opener("absent")) as storage, _raises(StorageError, "use a campaign that was not created"):
+            call(storage)
+    with _created(opener, "absent"):
+        pass
+
+
+def _creates_all_or_nothing(opener: Opener) -> None:
+    def parts() -> Iterator[tuple[str, bytes]]:
+        yield "table", b"half"
+        raise _Refusal
+
+    with closing(opener("half")) as storage, _raises(_Refusal, "create a campaign whose parts cannot be read"):
+        storage.create(parts(), [Draft("start", {})])
+    with closing(opener("half")) as storage, _raises(InputError, "create a campaign with NaN in an event"):
+        storage.create([("table", b"half")], [Draft("start", {}), Draft("start", {"y": math.nan})])
+    with _created(opener, "half") as storage:
+        assert storage.part("table") == b"first", "a creation that failed must leave nothing"
+        assert storage.events() == [], "a creation that failed must leave nothing"
+
+
+def _keeps_parts(opener: Opener) -> None:
+    every_byte = bytes(range(256))
+    parts = {"empty": b"", "bytes": every_byte, "folder/ä-1.safetensors": b"x", "large": every_byte * 2**14}
+    with closing(opener("parts")) as storage:
+        storage.create(iter(parts.items()), [])
+        for name, data in parts.items():
+            found = storage.part(name)
+            assert isinstance(found, bytes), f"part {name}: give bytes, not {type(found).__name__}"
+            assert found == data, f"part {name}: must come back as it was written"
+        with _raises(StorageError, "read a part that does not exist"):
+            storage.part("other")
+    with closing(opener("twice")) as storage, _raises(StorageError, "write two parts of one name"):
+        storage.create([("a", b"1"), ("a", b"2")], [])
+
+
+def _numbers_in_order(opener: Opener) -> None:
+    drafts = [Draft("start", {"k": 0}), Draft("note", {"k": 1})]
+    with closing(opener("order")) as storage:
+        assert _numbers(storage.create([], drafts)) == [1, 2], "create must return its events, from number 1"
+        added = storage.append(2, _deciding({"k": 2}, {"k": 3}))
+        assert _numbers(added) == [3, 4], "append must return the events above `after`, in order"
+        assert _numbers(storage.append(1, _deciding({"k": 4}))) == [2, 3, 4, 5], (
+            "those recorded before must be included"
+        )
+        assert storage.append(5, _deciding()) == [], "nothing decided, nothing recorded"
+        assert _numbers(storage.append(4, _deciding())) == [5], "nothing decided: what is known must come back"
+        found = storage.events()
+        assert [event.body["k"] for event in found] == list(range(5)), "events must keep their order"
+        assert [event.kind for event in found] == ["start", *["note"] * 4], "events must keep their kind"
+        assert storage.events(after=3) == found[3:], "`after` must leave out the events up to that number"
+        assert found[2:4] == added, "events must read as append returned them"
+        for event in found:
+            assert datetime.fromisoformat(event.time).utcoffset() == timedelta(0), f"{event.time}: times must be UTC"
+        dated = storage.append(5, lambda _: [Draft("note", {}, time="2021-12-06T08:00:00+00:00")])
+        assert dated[0].time == "2021-12-06T08:00:00+00:00", "a time that the draft gives must be kept"
+        storage.check()
+
+
+def _records_all_or_nothing(opener: Opener) -> None:
+    def refuse(_known: list[Event]) -> list[Draft]:
+        raise _Refusal
+
+    with _created(opener, "refused", Draft("start", {})) as storage:
+        with _raises(_Refusal, "let an error of `decide` through"):
+            storage.append(1, refuse)
+        for body in ({"y": math.nan}, {"y": math.inf}, {"y": {1, 2}}, {"y": b"bytes"}):
+            with _raises(InputError, f"record {body}, which JSON cannot hold"):
+                storage.append(1, _deciding({"y": 1}, body))
+        with _raises(InputError, "record an event without a kind"):
+            storage.append(1, lambda _: [Draft("note", {}), Draft("", {})])
+        with _raises(StorageError, "build on events that are not there"):
+            storage.append(7, _deciding({}))
+        assert _numbers(storage.events()) == [1], "if anything fails, nothing must be recorded"
+        assert _numbers(storage.append(1, _deciding({}))) == [2], "a failure must not use up a number, nor keep a lock"
+
+
+def _shows_what_others_recorded(opener: Opener) -> None:
+    seen: list[Event] = []
+
+    def decide(known: list[Event]) -> list[Draft]:
+        seen.extend(known)
+        return [Draft("second", {})]
+
+    with _created(opener, "others", Draft("start", {})) as storage, closing(opener("others")) as other:
+        theirs = other.append(1, _deciding({"who": "other"}))
+        ours = storage.append(1, decide)
+        assert seen == theirs, "`decide` must see what others have recorded above `after`"
+        assert _numbers(ours) == [2, 3], "what others recorded must be returned, too"
+        assert other.events() == storage.events(), "all handles must see the same events"
+
+
+def _lets_one_write_at_a_time(opener: Opener) -> None:
+    def work(worker: int, storage: Storage) -> None:
+        def decide(known: list[Event]) -> list[Draft]:
+            own = sum(event.body["who"][0] == worker for event in known)
+            return [Draft("note", {"who": [worker, own], "seen": len(known)})]
+
+        for _ in range(_APPENDS):
+            storage.append(0, decide)
+
+    with _created(opener, "threads") as shared, closing(opener("threads")) as other:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            jobs = [pool.submit(work, worker, (shared, other)[worker % 2]) for worker in range(_THREADS)]
+            for job in jobs:
+                job.result()
+        found = shared.events()
+        assert _numbers(found) == list(range(1, _THREADS * _APPENDS + 1)), "numbers must have neither gaps nor repeats"
+        for event in found:
+            assert event.body["seen"] == event.number - 1, "nobody may record anything while another one decides"
+        expected = [[worker, k] for worker in range(_THREADS) for k in range(_APPENDS)]
+        assert sorted(event.body["who"] for event in found) == expected, "every event must be recorded once"
+        shared.check()
+
+
+def _keeps_bodies(opener: Opener) -> None:
+    body = {
+        "texts": list(_TEXTS),
+        "keys": {text: k for k, text in enumerate(_TEXTS)},
+        "numbers": [0, -1, 2**63, 0.1, 1e-300, -1.5e300],
+        "rest": [True, False, None, [], {}],
+    }
+    with _created(opener, "bodies") as storage:
+        recorded = storage.append(0, _deciding(body))
+        assert recorded[0].body == body, "append must return bodies as they were given"
+        with closing(opener("bodies")) as other:
+            assert other.events() == recorded, "bodies must come back as they were given"
+        storage.append(1, _deciding({"pair": (1, 2)}))
+        assert storage.events(1)[0].body == {"pair": [1, 2]}, "a body is JSON: a tuple comes back as a list"
+
+
+def _closes_twice(opener: Opener) -> None:
+    with _created(opener, "closed", Draft("start", {})) as storage:
+        storage.close()
+        storage.close()
+    with closing(opener("closed")) as storage:
+        assert _numbers(storage.events()) == [1], "closing must lose nothing"
+    opener("unused").close()
+
+
+@contextmanager
+def _created(opener: Opener, name: str, *events: Draft) -> Iterator[Storage]:
+    with closing(opener(name)) as storage:
+        storage.create([("table", b"first")], events)
+        yield storage
+
+
+@contextmanager
+def _raises(expected: type[Exception], what: str) -> Iterator[None]:
+    try:
+        yield
+    except expected:
+        return
+    raise AssertionError(f"to {what} must raise {expected.__name__}")
+
+
+def _deciding(*bodies: dict[str, Any]) -> Decide:
+    return lambda _known: [Draft("note", body) for body in bodies]
+
+
+def _numbers(events: list[Event]) -> list[int]:
+    return [event.number for event in events]

@@ -1,0 +1,217 @@
+"""Training: random streams, who trains on which labels, early stopping, and members that leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from causalbald.errors import TrainingError
+from causalbald.models._nn.encoders import EachMember
+from causalbald.models._nn.streams import Streams
+from causalbald.models._nn.study import Labels, Rows, Study
+from causalbald.models._nn.training import Schedule, train
+
+
+def test_what_a_member_draws_does_not_depend_on_the_others() -> None:
+    def draws(streams: Streams, position: int, high: list[int]) -> list[Tensor]:
+        together = [
+            streams.uniform((3, 2), low=-1.0, high=2.0),
+            streams.normal((4,)),
+            streams.integers(high, 5),
+            streams.subsets(high, 6),
+        ]
+        return [*(d[position] for d in together), torch.tensor(streams.seed(position)), streams.normal((2,))[position]]
+
+    alone = draws(Streams([8]), 0, [10])
+    for seeds, position in (([8, 3], 0), ([5, 6, 8], 2)):
+        high = [7 + 3 * (seed == 8) for seed in seeds]
+        for one, among in zip(alone, draws(Streams(seeds), position, high), strict=True):
+            torch.testing.assert_close(one, among, rtol=0, atol=0)
+    assert not torch.equal(draws(Streams([9]), 0, [10])[1], alone[1])
+    assert alone[0].min() < 0
+    assert len(set(alone[3].tolist())) == 6
+    assert 0 <= alone[3].min() <= alone[3].max() < 10
+
+
+def test_rows_that_only_fill_up_do_not_count() -> None:
+    members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
+    rows, values = Rows.of(members, torch.device("cpu")), torch.arange(10.0) ** 2
+    assert rows.lengths == [3, 5]
+    torch.testing.assert_close(rows.mean(values[rows.index]), torch.stack([values[m].mean() for m in members]))
+    for m, expected in enumerate(members):
+        assert rows.of_member(m).index.tolist() == [expected.tolist()]
+    few = rows.columns(rows.at_most(2, np.random.default_rng(0)))
+    assert few.lengths == [2, 2]
+    assert all(set(index) <= set(own) for index, own in zip(few.index.tolist(), members, strict=True))
+
+
+@pytest.mark.parametrize(("warm_up", "walked"), [(1, 6.0), (4, 0.25 + 0.5 + 0.75 + 3)])
+def test_the_rate_rises_over_the_first_steps(warm_up: int, walked: float) -> None:
+    network = nn.Linear(1, 1, bias=False)
+    start, optimiser = network.weight.item(), torch.optim.SGD(network.parameters(), lr=0.1)
+    train(network, optimiser, lambda: network.weight[0], Schedule(6, 6, 1, warm_up))
+    assert start - network.weight.item() == pytest.approx(0.1 * walked, rel=1e-5)
+
+
+@pytest.mark.parametrize("repeat", [True, False])
+def test_batches_hold_a_members_own_labels_alone(repeat: bool) -> None:
+    members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
+    labels = Labels(torch.arange(10.0)[:, None], torch.arange(10) % 2, 100 + torch.arange(10.0))
+    study = Study(labels, Rows.of(members, torch.device("cpu")), labels, None)
+    streams, seen = Streams([1, 2]), [set[int](), set[int]()]
+    for _ in range(30):
+        batch = study.batch(streams, 3, repeat=repeat)
+        assert batch.x.shape == (2, 3, 1)
+        torch.testing.assert_close(batch.y, 100 + batch.x[..., 0])
+        torch.testing.assert_close(batch.t, batch.x[..., 0].long() % 2)
+        for m, drawn in enumerate(batch.x[..., 0].long().tolist()):
+            assert repeat or len(set(drawn)) == 3
+            seen[m].update(drawn)
+    assert seen == [set(own.tolist()) for own in members]
+    assert study.held_out(lambda: lambda part: part.y, 2) is None
+
+
+@pytest.mark.parametrize("chunk", [2, 100])
+def test_held_out_score_is_the_mean_over_a_members_own_rows(chunk: int) -> None:
+    members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
+    labels = Labels(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long), torch.arange(10.0) ** 2)
+    rows = Rows.of(members, torch.device("cpu"))
+    score = Study(labels, rows, labels, rows).held_out(lambda: lambda part: part.y, chunk)
+    assert score is not None
+    torch.testing.assert_close(score(), torch.stack([labels.y[m].mean() for m in members]))
+
+
+class Counter(nn.Module):
+    """A network whose every weight equals the number of steps it was trained for, by gradient descent of rate 1."""
+
+    def __init__(self, members: int) -> None:
+        super().__init__()
+        self.count = nn.Parameter(torch.zeros(members, 1))
+
+    def run(
+        self,
+        held_out: Callable[[], Tensor] | None,
+        max_steps: int = 40,
+        every: int = 1,
+        patience: int = 3,
+        along: Selected | None = None,
+    ) -> list[int]:
+        self.steps = 0
+
+        def loss() -> Tensor:
+            self.steps += 1
+            return -self.count[:, 0]
+
+        schedule, others = Schedule(max_steps, every, patience), [] if along is None else [along]
+        return train(self, torch.optim.SGD(self.parameters(), 1.0), loss, schedule, held_out, others)
+
+
+class Selected:
+    """Remembers who was left, and when it was told."""
+
+    def __init__(self, network: Counter) -> None:
+        self.network, self.members = network, list(range(len(network.count)))
+        self.told: list[tuple[int, list[int]]] = []
+
+    def select(self, members: Sequence[int]) -> None:
+        self.members = list(members)
+        self.told.append((self.network.steps, self.members))
+
+
+def test_members_get_back_their_own_best_weights_and_training_stops() -> None:
+    network, peaks = Counter(3), torch.tensor([4.0, 12.0, 1.0])
+    who = Selected(network)
+    assert network.run(lambda: -((network.count[:, 0] - peaks[who.members]) ** 2), along=who) == [4, 12, 1]
+    assert network.count[:, 0].tolist() == [4.0, 12.0, 1.0]
+    assert network.steps == 12 + 3
+    assert who.told == [(1 + 3, [0, 1]), (4 + 3, [1]), (12 + 3, [0, 1, 2])]
+    assert not network.training
+
+
+def test_looks_are_rare_and_ties_go_to_the_earlier() -> None:
+    network = Counter(1)
+    assert network.run(lambda: -((network.count[:, 0] - 6) ** 2), every=4, patience=2) == [4]
+    assert network.steps == 12
+
+
+def test_a_finished_member_is_not_revived_and_a_slump_within_patience_is_forgiven() -> None:
+    """Scores at steps 1 to 8: the first member peaks at 2, rises again after three looks; the second dips for two."""
+    network = Counter(2)
+    scores = torch.tensor([[1.0, 2.0, 0.0, 0.0, 0.0, 9.0, 9.5, 9.9], [3.0, 1.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0]])
+    who = Selected(network)
+    assert network.run(lambda: scores[who.members, network.steps - 1], max_steps=8, along=who) == [2, 8]
+    assert network.count[:, 0].tolist() == [2.0, 8.0]
+
+
+def test_without_held_out_labels_all_steps_are_taken() -> None:
+    network = Counter(2)
+    assert network.run(None, max_steps=7) == []
+    assert network.count[:, 0].tolist() == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("hopeless", [torch.nan, -torch.inf])
+def test_no_finite_score_is_an_error(hopeless: float) -> None:
+    network = Counter(2)
+    with pytest.raises(TrainingError, match="learning_rate"):
+        network.run(lambda: torch.tensor([1.0, hopeless]), max_steps=5, patience=5)
+
+
+class Grown(nn.Module):
+    """Features that equal the number of training steps; counts how often it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.calls = nn.Parameter(torch.zeros(1)), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.weight.expand(len(x), 1)
+
+
+def test_finished_members_are_skipped_and_each_gets_its_weights_back() -> None:
+    encoder, x, calls = EachMember(Grown, Streams([1, 2])), torch.zeros(2, 3, 4), []
+    grown = [m for m in encoder.each if isinstance(m, Grown)]
+
+    def loss() -> Tensor:
+        calls.append([m.calls for m in grown])
+        features: Tensor = encoder(x)
+        return -features.mean((1, 2))
+
+    def held_out() -> Tensor:
+        return torch.cat([-((grown[m].weight - [2.0, 9.0][m]) ** 2) for m in encoder.members])
+
+    steps = train(encoder, torch.optim.SGD(encoder.parameters(), 1.0), loss, Schedule(30, 1, 2), held_out)
+    assert steps == [2, 9]
+    assert [m.calls for m in grown] == [4, 11]
+    assert calls[-1] == [4, 10]
+    assert encoder(x)[:, 0, 0].tolist() == [2.0, 9.0]
+
+
+def test_some_members_encode_as_they_do_among_all() -> None:
+    streams = Streams([1, 2, 3])
+    encoder, x = EachMember(lambda: nn.Linear(4, 2), streams), torch.ones(3, 3, 4)
+    among_all = encoder(x)
+    encoder.select([2, 0])
+    torch.testing.assert_close(encoder(x[:2]), among_all[[2, 0]], rtol=0, atol=0)
+
+
+def test_who_leaves_does_not_disturb_the_streams_and_rows_of_others() -> None:
+    everyone, some = Streams([1, 2, 3]), Streams([1, 2, 3])
+    some.select([2, 0])
+    torch.testing.assert_close(some.normal((4,)), everyone.normal((4,))[[2, 0]], rtol=0, atol=0)
+    some.select([0, 1, 2])
+    assert len(some) == 3
+    labels = Labels(torch.arange(10.0)[:, None], torch.zeros(10, dtype=torch.long), torch.arange(10.0))
+    rows = Rows.of([np.array([4, 7]), np.array([0, 2, 3, 5]), np.array([1, 6, 8])], torch.device("cpu"))
+    study = Study(labels, rows, labels, rows)
+    held_out = study.held_out(lambda: lambda part: part.y, 100)
+    assert held_out is not None
+    study.select([1, 2])
+    torch.testing.assert_close(held_out(), torch.tensor([2.5, 5.0]))
+    batch = study.batch(Streams([5, 6]), 4, repeat=False)
+    assert batch.y.shape == (2, 2), "a batch is as long as the shortest of all members, whoever is left"
+    assert set(batch.y[1].tolist()) <= {1.0, 6.0, 8.0}
