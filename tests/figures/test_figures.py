@@ -227,11 +227,11 @@ def test_refit_sees_what_the_trial_saw(rng: np.random.Generator) -> None:
     parts = [split(rng.normal(size=(n, 1)), rng) for n in (50, 20, 10)]
     template = Fixed()
     paid = paper.refit(Benchmark("b", *parts), template, [3, 4, 8])
-    paper = paper.refit(Benchmark("b", *parts), template, [3, 4, 8], free_validation=True)
+    free = paper.refit(Benchmark("b", *parts), template, [3, 4, 8], free_validation=True)
     np.testing.assert_array_equal(paid.data_.y, parts[0].y[[3, 4, 8]])
     np.testing.assert_array_equal(paid.pool_, parts[0].x)
     assert paid.validation_ is None
-    np.testing.assert_array_equal(paper.validation_.y, parts[1].y)
+    np.testing.assert_array_equal(free.validation_.y, parts[1].y)
     assert not hasattr(template, "data_")
 
 

@@ -16,11 +16,12 @@ from causalbald.campaign import _exchange
 from causalbald.campaign._batch_files import batch_table
 from causalbald.campaign._events import Draft, Event, versions
 from causalbald.campaign._pool import Pool
-from causalbald.campaign._settings import Better, OutcomeType, Settings, Value
+from causalbald.campaign._settings import Better, OutcomeType, Settings
 from causalbald.campaign._state import State
 from causalbald.campaign._telling import Told, outcomes_of, units_of, withdrawable
 from causalbald.campaign.storage import Decide, Storage, open_storage
 from causalbald.errors import InputError
+from causalbald.tables._arms import Value
 from causalbald.tables._columns import Column
 from causalbald.tables._reading import as_frame, read_table
 
@@ -338,13 +339,6 @@ class Campaign:
 
         return status(self.state, self.pool, self.settings)
 
-    def report(self, path: str | os.PathLike[str]) -> None:
-        """Write what was asked, learned and measured as one HTML page that needs nothing else."""
-        from causalbald.report._campaign_page import write_report
-
-        write_report(self, Path(path))
-
-    @staticmethod
     def simulate(pool: Any, **options: Any) -> Simulation:
         """Say what choosing would save on a table, before money is spent; see :func:`~.simulate.simulate`."""
         from causalbald.campaign._simulation import simulate

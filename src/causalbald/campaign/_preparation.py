@@ -16,9 +16,10 @@ from causalbald._threads import one_thread
 from causalbald._typing import Array, Treatment
 from causalbald.campaign._events import Draft, versions
 from causalbald.campaign._pool import pool_parts
-from causalbald.campaign._settings import Settings, Value
+from causalbald.campaign._settings import Settings
 from causalbald.campaign._telling import check_binary
 from causalbald.errors import InputError
+from causalbald.tables._arms import Value, check_treatment_kind, find_arms
 from causalbald.tables._columns import Column, Described, as_text, cells_named, encode, find_columns, to_numbers
 from causalbald.tables._ids import Units, id_text, is_text
 from causalbald.tables._reading import TableIn, column, read_table
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 2000
 _ENOUGH = 20_000  # units from which propensities and hints about columns are learned
-_KNOWN_ARMS = (("0", "1"), ("false", "true"), ("no", "yes"), ("control", "treated"), ("control", "treatment"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,35 +139,6 @@ def _arms(
         )
     arms, control_text = find_arms(pc.unique(values), name, control)
     return arms, (as_text(values).to_numpy() != control_text).astype(np.intp)
-
-
-def check_treatment_kind(kind: pa.DataType, name: str) -> None:
-    """Refuse treatments that are no simple values, such as dates and lists."""
-    simple = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
-    if not (is_text(kind) or any(is_kind(kind) for is_kind in simple)):
-        raise InputError(f"treatment {name!r} must hold text, numbers or yes/no, not {kind}.")
-
-
-def find_arms(values: pa.Array, name: str, control: Value | None) -> tuple[tuple[Value, Value], str]:
-    """Return both of the distinct ``values`` of the treatment, control first, and the control as text."""
-    distinct: list[Value] = values.to_pylist()
-    shown = ", ".join(repr(v) for v in distinct[:5]) + (", …" if len(distinct) > 5 else "")
-    if len(distinct) != 2:
-        what = "an arm is empty" if len(distinct) < 2 else "keep two arms"
-        raise InputError(f"treatment {name!r} must have two values, but has {len(distinct)} ({shown}): {what}.")
-    texts = as_text(pa.chunked_array([values])).to_pylist()
-    by_text = {w.lower(): v for w, v in zip(texts, distinct, strict=True)} | {str(v): v for v in distinct}
-    if control is None:
-        known = next((c for c, t in _KNOWN_ARMS if {c, t} == {w.lower() for w in texts}), None)
-        if known is None:
-            raise InputError(f"which of {shown} is the control? Say control={distinct[0]!r} (--control).")
-        first = by_text[known]
-    elif str(control) in by_text:
-        first = by_text[str(control)]
-    else:
-        raise InputError(f"control {control!r} is not a value of treatment {name!r}: it has {shown}.")
-    text, second = next((w, v) for w, v in zip(texts, reversed(distinct), strict=True) if v != first)
-    return (first, second), text
 
 
 def _check_numbers(table: TableIn, role: str, name: str | None, units: Units, *, zero: bool) -> None:

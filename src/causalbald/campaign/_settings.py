@@ -10,10 +10,10 @@ from causalbald._money import spendable
 from causalbald._text import check_texts
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
+from causalbald.tables._arms import Value
 
 Better = Literal["higher", "lower"]
 OutcomeType = Literal["auto", "continuous", "binary"]
-Value = str | int | float | bool
 # Columns of the tables that a campaign returns, beside the user's own id, treatment and cost.
 OWN_COLUMNS = frozenset(
     [

@@ -138,7 +138,9 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="HTML file to write.")],
 ) -> None:
     """Write one HTML page: who was asked for, what was learned, whether arms and groups are fairly represented."""
+    from causalbald.report import write_report
+
     check_page(output)
     with opened(study) as campaign, busy("fitting and drawing"):
-        campaign.report(output)
+        write_report(campaign, output)
     say(f"Report: {output.resolve()}")

@@ -16,11 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from causalbald._random import generator
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_positions
-from causalbald.campaign._preparation import check_treatment_kind, find_arms
-from causalbald.campaign._settings import Value
 from causalbald.errors import InputError
 from causalbald.pools._files import CELLS, ParquetFiles
 from causalbald.pools._scorer import Block
+from causalbald.tables._arms import Value, check_treatment_kind, find_arms
 from causalbald.tables._columns import CellError, Column, as_text, cells_named, encode, find_columns, to_numbers
 from causalbald.tables._ids import canonical, meant, written
 from causalbald.tables._reading import column

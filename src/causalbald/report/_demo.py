@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from causalbald import datasets, paper
+from causalbald import datasets, figures, paper
 from causalbald._version import __version__
 from causalbald.experiments import TrialSpec, run_trials
 from causalbald.metrics import LabelsNeeded, labels_to_match
