@@ -14,12 +14,12 @@ import torch
 
 from causalbald import acquisition
 from causalbald.models import GaussianProcess
-from causalbald.selection._conditioning import Conditioned, Joint, conditioned
+from causalbald.selection._conditioning import JointBelief, SequentialBelief, conditioned
 
 UNITS, TARGETS, LABELS, DIMENSIONS, PICKS = 4096, 1000, 300, 25, 10
 
 
-def milliseconds(state: Conditioned, function: acquisition.Acquisition, arm: np.ndarray) -> float:
+def milliseconds(state: SequentialBelief, function: acquisition.Acquisition, arm: np.ndarray) -> float:
     """Return the time of a pick: score everyone, take the best, allow for its outcome."""
     function(state.belief, arm, targets=state.targets)
     started = perf_counter()
@@ -37,9 +37,9 @@ def main() -> None:
     posterior = model.posterior(x)
     print(f"{posterior}\nfunction     joint, ms  downdates, ms  ratio")
     for name in ("mu-rho-bald", "tau-vr", "epig-mu"):
-        function = acquisition.get(name)
+        function = acquisition.load(name)
         targets = None if function.pointwise else acquisition.Targets.of(np.arange(TARGETS), UNITS)
-        slow = milliseconds(Joint(posterior, t, targets), function, t)
+        slow = milliseconds(JointBelief(posterior, t, targets), function, t)
         fast = milliseconds(conditioned(posterior, t, function, targets), function, t)
         print(f"{name:12} {slow:9.1f} {fast:14.1f} {slow / fast:6.1f}")
 

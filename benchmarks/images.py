@@ -23,7 +23,7 @@ import torch
 
 from causalbald import datasets, metrics, pools
 from causalbald.models import CateEstimator, DeepKernelGP, GaussianProcess, TarnetEnsemble
-from causalbald.models._base import Labelled
+from causalbald.models._base import LabelSet
 
 RESULTS = Path(__file__).parent.parent / "results" / "models" / "images.csv"
 
@@ -47,8 +47,8 @@ def one_by_one(
 ) -> tuple[float, Any]:
     """Return seconds spent and the mean of the members' effects on the test images, member by member."""
     parts.mkdir(parents=True, exist_ok=True)
-    free = None if validation is None else Labelled(*validation)
-    bought, held = model._prepare(Labelled(known.y, known.t, known.x), data.pool.x, free)
+    free = None if validation is None else LabelSet(*validation)
+    bought, held = model._prepare(LabelSet(known.y, known.t, known.x), data.pool.x, free)
     members = model.members or 0
     study = model._study(bought, held, members)
     for m in range(members):

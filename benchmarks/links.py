@@ -32,7 +32,7 @@ def main() -> None:
     for covariates, (x, t, y) in tables.items():
         known = np.random.default_rng(1).choice(len(x), LABELS, replace=False)
         for name in ("gp", "index", "due", "auto"):
-            model = models.make_model(name, random_state=0).fit(y[known], t[known], X=x[known], pool=x)
+            model = models.load(name, random_state=0).fit(y[known], t[known], X=x[known], pool=x)
             model.posterior(x[:2])  # joint beliefs need sites, worked out once
             if model.links(x[:2]) is None:
                 print(f"| {name} | {covariates} | sites tell all | | | |")

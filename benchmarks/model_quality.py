@@ -22,7 +22,8 @@ import torch
 from joblib import Parallel, delayed
 
 from causalbald import datasets, metrics
-from causalbald.models import AutoEstimator, CateEstimator, TarnetEnsemble, make_model
+from causalbald.models import AutoEstimator, CateEstimator, TarnetEnsemble
+from causalbald.models import load as load_model
 
 RESULT = Path(__file__).parent.parent / "results" / "models" / "quality.csv"
 JOBS = int(os.environ.get("JOBS", "2"))
@@ -47,7 +48,7 @@ def make(model: str, dataset: str, seed: int) -> CateEstimator:
         return TarnetEnsemble.preset(dataset, random_state=seed)
     if "+" in model:
         return AutoEstimator(candidates=tuple(model.split("+")), random_state=seed)
-    return make_model(model, random_state=seed)
+    return load_model(model, random_state=seed)
 
 
 def run(dataset: str, labels: int, model: str, track: str, seed: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from scipy.special import stdtrit
 from causalbald import datasets, metrics
 from causalbald.datasets import Split
 from causalbald.models import CateEstimator, DeepKernelGP, TarnetEnsemble
-from causalbald.models._base import Labelled
+from causalbald.models._base import LabelSet
 
 FITS = [("ihdp", 300, 10), ("ihdp", 100, 3), ("synthetic", 100, 2)]
 ENSEMBLES = [("synthetic", 100, 3), ("ihdp", 300, 1)]
@@ -81,7 +81,7 @@ def at_once(dataset: str, labels: int, seed: int) -> dict[str, Any]:
     data, known = labelled(dataset, labels, seed)
     model = TarnetEnsemble.preset(dataset, random_state=seed)
     seconds, error = fit(model, data, known, free=False)
-    bought, _ = model._prepare(Labelled(known.y, known.t, known.x), data.pool.x, None)
+    bought, _ = model._prepare(LabelSet(known.y, known.t, known.x), data.pool.x, None)
     study = model._study(bought, None, 5)
     started = perf_counter()
     for m in range(5):

@@ -89,13 +89,13 @@ def make_pool(folder: Path, rows: int, dimensions: int) -> Path:
 
 def run(case: Case, path: Path) -> dict[str, float]:
     """Choose a batch, and return the seconds of its parts and the operations that a score cannot do without."""
-    from causalbald.pools import ParquetPool, Round
+    from causalbald.pools import ParquetPool, ParquetRound
 
     marks = [perf_counter()]
     measured = pd.read_parquet(path.with_suffix(".outcomes")).head(case.labels)
     pool = ParquetPool(path, id="unit", treatment="drug")
     marks.append(perf_counter())
-    chosen = Round(pool, measured, outcome="outcome", model=case.model)
+    chosen = ParquetRound(pool, measured, outcome="outcome", model=case.model)
     _ = chosen.model  # fitted when it is first asked for
     marks.append(perf_counter())
     scores = chosen.scores(case.acquisition)

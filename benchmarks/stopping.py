@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 from causalbald import datasets, metrics
 from causalbald.models import DeepKernelGP
 from causalbald.models._nn.objectives import Evidence, Variational
-from causalbald.models._nn.study import Labels, Study
+from causalbald.models._nn.study import Labels, MemberLabels
 from causalbald.models._nn.training import Schedule
 
 RESULT = Path(__file__).parent.parent / "results" / "models" / "stopping.csv"
@@ -34,7 +34,7 @@ class NeverStopped(DeepKernelGP):
 
     def _stop_early(self, labels: Labels, free: Labels | None) -> Evidence | Variational:
         self.steps_ = [300]
-        return self._train("member", Study.of_all(labels, 1), Schedule(300, 300, 1))[0]
+        return self._train("member", MemberLabels.of_all(labels, 1), Schedule(300, 300, 1))[0]
 
 
 def make(way: str, seed: int) -> DeepKernelGP:

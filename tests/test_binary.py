@@ -12,7 +12,7 @@ from causalbald._typing import Array, Treatment
 from causalbald.models import AutoEstimator, GaussianProcess, _auto
 from causalbald.models._arm_means import ArmMeans, arm_risks
 from causalbald.models._auto import _kept, _log_densities, _with_covariates
-from causalbald.models._base import Labelled
+from causalbald.models._base import LabelSet
 from tests.helpers.campaigns import measured, new_campaign, people
 
 NOTHING = np.zeros((4, 2, 0))
@@ -99,7 +99,7 @@ def test_a_density_of_two_values_is_their_probability() -> None:
     for low, high in ((0.0, 1.0), (1.0, 2.0), (-4.0, 6.0)):
         scale = high - low
         belief = Posterior(low + scale * risk, NOTHING, np.zeros(()), np.full(2, 1e-9), limits=(low, high))
-        found = _log_densities([belief], Labelled(low + scale * y, t, np.zeros((4, 1))))[:, 0]
+        found = _log_densities([belief], LabelSet(low + scale * y, t, np.zeros((4, 1))))[:, 0]
         np.testing.assert_allclose(found, stats.bernoulli(own).logpmf(y), rtol=1e-9)
 
 

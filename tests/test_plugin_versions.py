@@ -124,7 +124,7 @@ def test_only_what_is_in_the_plugin_depends_on_it(edit: Edit) -> None:
     edit("1.0")
     assert [spec(**names).key for names in combinations] == [trial.key for trial in before]
     with pytest.raises(InputError, match=r"model 'edited-gp' is version .* was planned with version .* has changed"):
-        after[2].make_model()
+        after[2].load_model()
     with pytest.raises(InputError, match="dataset 'edited-data' is version"):
         after[3].load()
     with pytest.raises(InputError, match="acquisition 'edited' is version"):

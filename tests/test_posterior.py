@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from causalbald import Posterior
 from causalbald._typing import AnyArray, Array
 from causalbald.errors import ApproximationWarning, InputError
-from causalbald.models._base import CateEstimator, Labelled
+from causalbald.models._base import CateEstimator, LabelSet
 from causalbald.posterior import Link
 from causalbald.testing import check_model, fake_posterior
 
@@ -369,7 +369,7 @@ class Impossible(CateEstimator):
     def __init__(self, *, random_state: int = 0) -> None:
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None: ...
+    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None: ...
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         mean = np.stack([x[:, 0], 1 + x[:, 0] + x[:, 1]], axis=1)

@@ -18,7 +18,7 @@ from causalbald._spreadsheet import csv_writer, read_cell, read_column, safe_cel
 from causalbald.campaign import Campaign
 from causalbald.campaign.storage import MemoryStorage
 from causalbald.errors import InputError
-from causalbald.pools import Round
+from causalbald.pools import ParquetRound
 from causalbald.tables._reading import read_table, write_table
 from tests.helpers.campaigns import OPTIONS, people, pool_of
 from tests.pools.test_pool_input import changed
@@ -134,7 +134,7 @@ def test_a_batch_of_a_pool_on_disk_goes_to_the_right_people(tmp_path: Path) -> N
     odd = [i for i in ODD if i != "-1"]
     pool = open_pool(write(tmp_path / "pool.parquet", changed(person=[*odd, *PEOPLE["person"][len(odd) :]])))
     known = results().assign(person=pool.files.take(WHO, ["person"])["person"].to_pylist())
-    batch = Round(pool, known, outcome="outcome", model=small()).choose(5)
+    batch = ParquetRound(pool, known, outcome="outcome", model=small()).choose(5)
     people = pool.people(np.arange(len(odd)))
     rows = pa.concat_tables([batch.slice(k % 5, 1) for k in range(len(odd))]).drop_columns(batch.column_names[:2])
     for name in reversed(people.column_names):
@@ -142,11 +142,11 @@ def test_a_batch_of_a_pool_on_disk_goes_to_the_right_people(tmp_path: Path) -> N
     rows = rows.append_column("outcome", pa.array([None] * len(odd), pa.float64()))
     write_table(rows, tmp_path / "batch.csv")
     others = known[~known["person"].isin(odd)]
-    again = Round(pool, [others, tmp_path / "batch.csv"], outcome="outcome", model=small())
+    again = ParquetRound(pool, [others, tmp_path / "batch.csv"], outcome="outcome", model=small())
     assert set(range(len(odd))) <= set(again.pending.tolist())
     (tmp_path / "short.csv").write_text("person,outcome\n'=10,\n")
     with pytest.raises(InputError, match=r"short\.csv: id \"'=10\" may mean '=10'"):
-        Round(pool, [others, tmp_path / "short.csv"], outcome="outcome", model=small())
+        ParquetRound(pool, [others, tmp_path / "short.csv"], outcome="outcome", model=small())
 
 
 def test_categories_that_a_spreadsheet_would_run_are_known_to_predict(tmp_path: Path) -> None:

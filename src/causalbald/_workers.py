@@ -24,7 +24,7 @@ class Lost(CausalBaldError, RuntimeError):
     """The process that worked on it died."""
 
 
-class Pool(Protocol):
+class WorkerPool(Protocol):
     """Runs functions elsewhere. A future whose process died raises :class:`Lost`."""
 
     workers: int

@@ -145,7 +145,7 @@ def test_scores_do_not_depend_on_the_outcomes_unit_beyond_a_constant(belief: Pos
     k = 1000.0
     scaled = Posterior(k * belief.mean, k * belief.factor, k**2 * belief.residual, k**2 * belief.noise)
     for name in acquisition.names():
-        if acquisition.get(name).batchwise:
+        if acquisition.load(name).batchwise:
             continue
         shift = score(name, scaled) - score(name, belief)
         np.testing.assert_allclose(shift, shift[0], atol=1e-9, err_msg=name)
@@ -170,7 +170,7 @@ def test_a_function_gets_the_extras_it_asks_for(belief: Posterior) -> None:
         seen.update(targets=targets, rng=rng)
         return np.zeros(len(posterior))
 
-    found = acquisition.get(greedy_for_all)
+    found = acquisition.load(greedy_for_all)
     assert found.name == "greedy-for-all"
     assert not found.pointwise
     found(belief, TREATMENT, rng=np.random.default_rng(0))

@@ -10,7 +10,7 @@ import pytest
 
 from causalbald import pools
 from causalbald.campaign import _simulation as module
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._simulation import Simulation, simulate
 from causalbald.datasets import Benchmark, Split, _hill
 from causalbald.errors import InputError
@@ -131,7 +131,7 @@ def told(chosen: list[float], random: list[float], **settings: Any) -> Simulatio
         for s in range(6)
         for k, e in enumerate(curve)
     ]
-    about = Settings(id="i", treatment="t", outcome="y", arms=(0, 1), **settings)
+    about = CampaignSettings(id="i", treatment="t", outcome="y", arms=(0, 1), **settings)
     return Simulation(pd.DataFrame(rows), about, 100, 100)
 
 

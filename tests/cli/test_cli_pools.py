@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from causalbald.cli._app import app
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess
-from causalbald.pools import Round
+from causalbald.pools import ParquetRound
 from tests.pools.test_pool_input import changed
 from tests.pools.test_pools_on_disk import PEOPLE, UNITS, WHO, open_pool, results, small, write
 
@@ -37,7 +37,7 @@ def test_rounds_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
     pool, measured = tables
     batch = tmp_path / "batch.csv"
     done = run("choose", pool, "--measured", measured, *OPTIONS, "-n", 7, "-o", batch, "--json")
-    expected = Round(open_pool(pool), results(), outcome="outcome").choose(7).to_pandas()
+    expected = ParquetRound(open_pool(pool), results(), outcome="outcome").choose(7).to_pandas()
     shown = pd.DataFrame(json.loads(done.stdout))
     pd.testing.assert_frame_equal(shown, expected)
     form = pd.read_csv(batch)
@@ -62,7 +62,7 @@ def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
     target = tmp_path / "scores.parquet"
     done = run("score", pool, "--measured", measured, *OPTIONS, "--acquisition", "mu-bald", "-o", target, "--json")
     found = pd.read_parquet(target)
-    expected = Round(open_pool(pool), results(), outcome="outcome").scores("mu-bald")
+    expected = ParquetRound(open_pool(pool), results(), outcome="outcome").scores("mu-bald")
     np.testing.assert_array_equal(found["score"], expected)
     assert json.loads(done.stdout)["highest"] == expected.max()
 
@@ -189,7 +189,7 @@ def test_a_weight_may_be_a_covariate_too(tmp_path: Path) -> None:
 
 
 def test_units_masked_by_scores_are_never_chosen(tables: tuple[Path, Path]) -> None:
-    there, seen = Round(open_pool(tables[0]), results(), outcome="outcome", model=small()), []
+    there, seen = ParquetRound(open_pool(tables[0]), results(), outcome="outcome", model=small()), []
     scores = there.scores("mu-rho-bald")
     few = np.setdiff1d(np.argsort(scores), WHO)[:7]
     masked = np.full(UNITS, -np.inf)
@@ -215,7 +215,7 @@ def test_scores_that_cannot_be_used(
     tables: tuple[Path, Path], tmp_path: Path, scores: Any, name: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GaussianProcess, "fit", None)
-    there = Round(open_pool(tables[0]), results(), outcome="outcome", model=small())
+    there = ParquetRound(open_pool(tables[0]), results(), outcome="outcome", model=small())
     with pytest.raises(InputError, match=message):
         there.save_scores(scores, tmp_path / name)
     if message.startswith("scores"):
@@ -227,7 +227,7 @@ def test_scores_that_cannot_be_used(
 def test_scores_are_written_whole_or_not_at_all(
     tables: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = Round(open_pool(tables[0]), results(), outcome="outcome", model=small())
+    there = ParquetRound(open_pool(tables[0]), results(), outcome="outcome", model=small())
     target = tmp_path / "scores.parquet"
     target.write_bytes(b"old")
 

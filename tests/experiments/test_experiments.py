@@ -14,7 +14,7 @@ from causalbald._typing import Array, Treatment
 from causalbald.errors import InputError
 from causalbald.experiments import TrialSpec, TrialState, _trial, run_trial, run_trials, warm_start_positions
 from causalbald.models import GaussianProcess, PropensityModel
-from causalbald.models._base import Labelled
+from causalbald.models._base import LabelSet
 from causalbald.pools import _choosing
 from causalbald.posterior import Posterior
 from causalbald.testing import fake_posterior
@@ -137,12 +137,12 @@ def test_trials_that_fail_are_an_error() -> None:
 class Recorder(models.CateEstimator):
     """A model that learns nothing and notes what it was shown."""
 
-    seen: list[Labelled | None] = []  # noqa: RUF012
+    seen: list[LabelSet | None] = []  # noqa: RUF012
 
     def __init__(self, *, random_state: int = 0) -> None:
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: Array, validation: Labelled | None) -> None:
+    def _fit(self, data: LabelSet, pool: Array, validation: LabelSet | None) -> None:
         self.fitted_ = True
         Recorder.seen.append(validation)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.experiments import Plan, Settings, TrialSpec, preset, read_plan
+from causalbald.experiments import BenchmarkSettings, Plan, TrialSpec, preset, read_plan
 from causalbald.experiments._plan import PAPER_ACQUISITIONS, PRESETS, parse_seeds, plan_of
 
 # The paper's table of settings, and numbers of seeds for due and ensemble.
@@ -74,8 +74,8 @@ def test_only_a_part_and_other_settings() -> None:
     assert part == replace(plan, datasets=("ihdp",), tracks=("paper",))
     assert plan.only(models=("ensemble",)) is None
     changed = plan.changed(steps=3, warm_start=None, batch_size=7)
-    assert changed.settings_of("ihdp") == Settings(100, 7, 3)
-    assert changed.settings_of("synthetic") == Settings(10, 7, 3)
+    assert changed.settings_of("ihdp") == BenchmarkSettings(100, 7, 3)
+    assert changed.settings_of("synthetic") == BenchmarkSettings(10, 7, 3)
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_bad_files(tmp_path: Path) -> None:
 def test_a_data_set_of_ones_own_needs_settings() -> None:
     with pytest.raises(InputError, match=r"no settings for data set 'mine': give --warm-start.* \[settings\.mine\]"):
         Plan(("mine",)).changed(steps=3)
-    assert Plan(("mine",)).changed(warm_start=4, batch_size=2, steps=3).settings == {"mine": Settings(4, 2, 3)}
+    assert Plan(("mine",)).changed(warm_start=4, batch_size=2, steps=3).settings == {"mine": BenchmarkSettings(4, 2, 3)}

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.experiments import Plan, Settings, Store, TrialState, _runner, run
+from causalbald.experiments import BenchmarkSettings, Plan, Store, TrialState, _runner, run
 from causalbald.experiments._spec import TrialSpec
 
 ray = pytest.importorskip("ray")
@@ -20,7 +20,7 @@ ray = pytest.importorskip("ray")
 PLAN = Plan(
     ("synthetic",),
     acquisitions=("random", "mu-pi-bald"),
-    settings={"synthetic": Settings(10, 5, 3, {"pool": 200, "test": 50})},
+    settings={"synthetic": BenchmarkSettings(10, 5, 3, {"pool": 200, "test": 50})},
     model_options={"gp": {"max_iter": 5}},
 )
 

@@ -19,14 +19,14 @@ import pandas as pd
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.experiments import Plan, Settings, Store, TrialSpec, TrialState, _runner, run
+from causalbald.experiments import BenchmarkSettings, Plan, Store, TrialSpec, TrialState, _runner, run
 from causalbald.experiments._status import status_of
 
 PLAN = Plan(
     ("synthetic",),
     acquisitions=("random", "mu-pi-bald"),
     seeds=(0, 1),
-    settings={"synthetic": Settings(10, 5, 3, {"pool": 200, "test": 50})},
+    settings={"synthetic": BenchmarkSettings(10, 5, 3, {"pool": 200, "test": 50})},
     model_options={"gp": {"max_iter": 5}},
 )
 TOML = """

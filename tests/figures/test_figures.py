@@ -25,7 +25,7 @@ from causalbald.experiments import Store, TrialSpec
 from causalbald.experiments._trial import TrialState
 from causalbald.figures._calibration import LEVELS
 from causalbald.models import CateEstimator
-from causalbald.models._base import Labelled
+from causalbald.models._base import LabelSet
 from causalbald.paper._bias import Scene
 from causalbald.posterior import Posterior
 from tests.helpers.digits import write_stand_in
@@ -44,7 +44,7 @@ class Fixed(CateEstimator):
         self.sd = sd
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
+    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
         self.data_, self.pool_, self.validation_ = data, pool, validation
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
@@ -143,7 +143,7 @@ def test_the_axis_is_logarithmic_where_errors_differ_by_factors() -> None:
 
 
 def test_looks_differ_in_colour_and_in_grey() -> None:
-    modules = {name: acquisition.get(name).function.__module__ for name in acquisition.names()}
+    modules = {name: acquisition.load(name).function.__module__ for name in acquisition.names()}
     # Not those that plugins have added, in this test run or in the user's installation.
     shipped = figures.looks(name for name, module in modules.items() if module.startswith("causalbald.acquisition."))
     assert {name: figures.look(name) for name in shipped} == shipped
@@ -197,7 +197,7 @@ def test_overlap_draws_both_shares_and_where_random_ends() -> None:
 def test_bias_says_how_many_each_method_measured(rng: np.random.Generator) -> None:
     pool = split(rng.normal(size=(200, 1)), rng)
     model = Fixed().fit(pool.y, pool.t, X=pool.x)
-    figure = paper.bias(pool, [paper.Acquired(a, np.arange(n), model) for a, n in (("random", 30), ("mu-bald", 7))])
+    figure = paper.bias(pool, [paper.MeasuredSet(a, np.arange(n), model) for a, n in (("random", 30), ("mu-bald", 7))])
     assert titles(figure)[:2] == ["random\n30 measured", "mu-bald\n7 measured"]
     x = np.asarray(figure.axes[4].get_lines()[0].get_xdata(), dtype=float)
     np.testing.assert_allclose(drawn(figure.axes[4], "learned effect"), x)
@@ -205,14 +205,14 @@ def test_bias_says_how_many_each_method_measured(rng: np.random.Generator) -> No
         paper.bias(pool, [])
     wide = split(rng.normal(size=(20, 3)), rng)
     with pytest.raises(InputError, match="use synthetic or cmnist"):
-        paper.bias(wide, [paper.Acquired("random", [0], model)])
+        paper.bias(wide, [paper.MeasuredSet("random", [0], model)])
 
 
 def test_bias_along_a_latent_coordinate_is_the_mean_in_cells(rng: np.random.Generator) -> None:
     latent = rng.uniform(-3, 3, 500)
     pool = split(rng.normal(size=(500, 1, 2, 2)), rng, latent)
     model = Fixed().fit(pool.y, pool.t, X=pool.x)
-    bottom = paper.bias(pool, [paper.Acquired("random", np.arange(30), model)]).axes[2]
+    bottom = paper.bias(pool, [paper.MeasuredSet("random", np.arange(30), model)]).axes[2]
     assert np.histogram(latent, Scene.of(pool).bins)[0].sum() == len(pool)
     assert "phi" in bottom.get_xlabel()
     edges = np.linspace(latent.min(), latent.max(), 41)
@@ -238,7 +238,7 @@ def test_refit_sees_what_the_trial_saw(rng: np.random.Generator) -> None:
 def test_calibration_counts_intervals_that_hold(rng: np.random.Generator) -> None:
     test = split(rng.normal(size=(5000, 1)), rng)
     model = Fixed(sd=2.0).fit(test.y, test.t, X=test.x)
-    found = figures.Predicted.of("mu-bald", model, test)
+    found = figures.PredictedEffects.of("mu-bald", model, test)
     for level, share in zip(LEVELS, found.coverage, strict=True):
         low, high = model.effect_interval(test.x, alpha=1 - level)
         held = sum(a <= e <= b for a, e, b in zip(low, test.effect, high, strict=True))
@@ -248,9 +248,11 @@ def test_calibration_counts_intervals_that_hold(rng: np.random.Generator) -> Non
     scatter, coverage = figure.axes
     np.testing.assert_array_equal(drawn(coverage, "mu-bald"), found.coverage)
     assert f"hold {100 * found.coverage[-1]:.0f} % of 5,000" in scatter.get_title()
-    twice = figures.Predicted.pooled([found, figures.Predicted("mu-bald", test.effect, test.effect, 0 * found.reach)])
+    twice = figures.PredictedEffects.pooled(
+        [found, figures.PredictedEffects("mu-bald", test.effect, test.effect, 0 * found.reach)]
+    )
     np.testing.assert_allclose(twice.coverage, (found.coverage + 1) / 2)
-    all_of_them = [figures.Predicted(a, found.truth, found.effect, found.reach) for a in PAPER]
+    all_of_them = [figures.PredictedEffects(a, found.truth, found.effect, found.reach) for a in PAPER]
     assert len(figures.calibration(all_of_them).axes) == 9
     with pytest.raises(InputError, match="choose 1 to 8"):
         figures.calibration([])
@@ -265,7 +267,7 @@ def test_evolution_has_a_frame_per_step(rng: np.random.Generator, tmp_path: Path
         fits.append(list(positions))
         return Fixed().fit(pool.y[positions], pool.t[positions], X=pool.x[positions])
 
-    studies = [paper.Study(name, batches, fit) for name in ("random", "mu-bald")]
+    studies = [paper.StudyHistory(name, batches, fit) for name in ("random", "mu-bald")]
     done: list[tuple[int, int]] = []
     target = tmp_path / "growth.gif"
     frames = paper.evolution(target, pool, studies, every=3, progress=lambda *d: done.append(d))
@@ -276,12 +278,12 @@ def test_evolution_has_a_frame_per_step(rng: np.random.Generator, tmp_path: Path
     with pytest.raises(InputError, match=r"ends with \.gif"):
         paper.evolution(tmp_path / "growth.png", pool, studies)
     with pytest.raises(InputError, match="no labelled units in arm 1"):
-        paper.evolution(tmp_path / "failed.gif", pool, [paper.Study("random", [[0], [1]], fit)])
+        paper.evolution(tmp_path / "failed.gif", pool, [paper.StudyHistory("random", [[0], [1]], fit)])
     assert not (tmp_path / "failed.gif").exists()
     with pytest.raises(InputError, match="one or two"):
         paper.evolution(target, pool, [*studies, *studies])
     with pytest.raises(InputError, match="equally many steps"):
-        paper.evolution(target, pool, [studies[0], paper.Study("random", batches[:2], fit)])
+        paper.evolution(target, pool, [studies[0], paper.StudyHistory("random", batches[:2], fit)])
 
 
 def specs(dataset: str = "synthetic", options: dict[str, Any] | None = None, seeds: int = 2) -> list[TrialSpec]:
@@ -353,7 +355,7 @@ def test_models_are_fitted_again_as_in_the_trial(folder: Path, tmp_path: Path, m
     seen: list[float] = []
     test = datasets.load("synthetic", 1, pool=300, validation=50, test=100).test
 
-    def spy(pool: Split, columns: list[paper.Acquired]) -> Figure:
+    def spy(pool: Split, columns: list[paper.MeasuredSet]) -> Figure:
         seen.extend(metrics.sqrt_pehe(c.model.effect(test.x), test.effect) for c in columns)
         return Figure()
 

@@ -8,9 +8,10 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 from causalbald.errors import InputError
-from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess, make_model
+from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess
+from causalbald.models import load as load_model
 from causalbald.models._auto import _decided, _log_densities, stacking_weights
-from causalbald.models._base import Labelled
+from causalbald.models._base import LabelSet
 from causalbald.posterior import Posterior
 from causalbald.testing import check_model
 from tests.models.test_index import study
@@ -106,7 +107,7 @@ def test_conformance_and_bad_parameters() -> None:
     with pytest.raises(InputError, match="candidates names no model"):
         AutoEstimator(candidates=()).fit(y, t, X=x)
     with pytest.raises(InputError, match="folds"):
-        make_model("auto", folds=1).fit(y, t, X=x)
+        load_model("auto", folds=1).fit(y, t, X=x)
 
 
 def test_binary_outcomes_are_weighed_by_probabilities_and_mixed_on_their_own_scale() -> None:
@@ -116,7 +117,7 @@ def test_binary_outcomes_are_weighed_by_probabilities_and_mixed_on_their_own_sca
     y = (x[:, 0] + t * x[:, 1] + rng.normal(size=60) > 0).astype(float)
     model = AutoEstimator(candidates=("gp", "ensemble"), folds=2).fit(y, t, X=x)
     model.weights_ = {"gp": 0.6, "ensemble": 0.4}
-    model.models_ = [make_model(name).fit(y, t, X=x) for name in model.weights_]
+    model.models_ = [load_model(name).fit(y, t, X=x) for name in model.weights_]
     risks = [np.clip(m.posterior(x).expected, 0, 1) for m in model.models_]
     np.testing.assert_allclose(model.effect(x), np.diff(0.6 * risks[0] + 0.4 * risks[1])[:, 0])
 
@@ -124,7 +125,7 @@ def test_binary_outcomes_are_weighed_by_probabilities_and_mixed_on_their_own_sca
     events, nothing = (np.arange(300) % 25 == 0).astype(float), np.zeros((300, 2, 0))
     right = Posterior(stats.norm.ppf(true), nothing, np.zeros(()), np.array(1.0), "probit")
     wrong = Posterior(high, nothing, np.zeros(()), np.array(0.04 * 0.96))
-    data = Labelled(events, np.arange(300) % 2, np.zeros((300, 1)))
+    data = LabelSet(events, np.arange(300) % 2, np.zeros((300, 1)))
     assert stacking_weights(_log_densities([right, wrong], data))[0] > 0.95
     low = Posterior(np.full((300, 2), 0.01), nothing, np.zeros(()), np.array(0.04 * 0.96))
     assert stacking_weights(_log_densities([right, low], data))[0] > 0.9

@@ -23,7 +23,7 @@ from causalbald import datasets, diagnostics, pools
 from causalbald._typing import AnyArray, Array, Positions
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, DeepKernelGP, GaussianProcess, PropensityModel, PropensityNetwork
-from causalbald.models._base import Labelled
+from causalbald.models._base import LabelSet
 from causalbald.posterior import Posterior
 
 NAMES, OTHER_ORDER = ["age", "bmi", "income"], ["income", "age", "bmi"]
@@ -50,7 +50,7 @@ class Recorder(CateEstimator):
     def __init__(self, *, random_state: int = 0) -> None:
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
+    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
         self.shown_ = [data.x, pool, *([] if validation is None else [validation.x])]
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:

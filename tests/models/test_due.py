@@ -255,7 +255,7 @@ def test_presets_are_the_papers_table(name: str) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(UnknownNameError, match=r"'mnist'.*synthetic, ihdp, cmnist"):
         DeepKernelGP.preset("mnist")
-    assert isinstance(models.make_model("due", members=2), DeepKernelGP)
+    assert isinstance(models.load("due", members=2), DeepKernelGP)
 
 
 def same_belief(first: DeepKernelGP, second: DeepKernelGP, x: Array) -> None:

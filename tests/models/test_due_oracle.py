@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from torch import Tensor
 
-from causalbald.models._cross_belief import ProcessLinks
+from causalbald.models._cross_belief import ProcessCrossBelief
 from causalbald.models._due import _NOISY
 from causalbald.models._evidence import log_evidence
 from causalbald.models._nn.deep_kernel import DeepKernel, MemberKernel
@@ -20,7 +20,7 @@ from causalbald.models._nn.encoders import Architecture
 from causalbald.models._nn.kernels import KERNELS
 from causalbald.models._nn.objectives import _JITTER, Evidence, Variational, probit_expectation
 from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, Study
+from causalbald.models._nn.study import Labels, MemberLabels
 from causalbald.models._sites import Single, SiteBelief, Sites
 
 N, INDUCING = 30, 7
@@ -71,7 +71,7 @@ def test_kernel(labels: Labels, name: str) -> None:
 @pytest.mark.parametrize("name", ["rbf", "matern32"])
 def test_evidence_of_a_batch(labels: Labels, name: str) -> None:
     network = make_network(labels, name)
-    study = Study.of_all(labels, 1)
+    study = MemberLabels.of_all(labels, 1)
     ours = Evidence(network, study, None, np.arange(N), 64).loss().item()
     features = double_features(network, labels)
     noise = network.noise(labels.t[None])[0].detach().double()
@@ -107,7 +107,7 @@ def make_bound(labels: Labels, name: str, *, binary: bool = False) -> tuple[Vari
     network = make_network(labels, name)
     rng = np.random.default_rng(1)
     points = network.features(labels.x[None, :INDUCING], labels.t[None, :INDUCING]).detach()
-    bound = Variational(network, Study.of_all(labels, 1), N, points, binary=binary)
+    bound = Variational(network, MemberLabels.of_all(labels, 1), N, points, binary=binary)
     with torch.no_grad():
         bound.mean.copy_(torch.as_tensor(rng.normal(size=(1, INDUCING))))
         bound.root.copy_(torch.as_tensor(np.tril(0.3 * rng.normal(size=(INDUCING, INDUCING))) + 0.5 * np.eye(INDUCING)))
@@ -207,5 +207,5 @@ def test_single_precision_costs_less_than_a_hundredth_where_it_is_taken(lengthsc
         np.testing.assert_allclose(rounded, right, rtol=0.01)
     np.testing.assert_allclose(beliefs[1].mean, beliefs[0].mean, atol=1e-3)
     own = torch.ones(250, dtype=torch.long)
-    links = [ProcessLinks.of(kernel, s, x[:30] + 0.1).at(units).covariance(slice(None), own, None) for s in both]
+    links = [ProcessCrossBelief.of(kernel, s, x[:30] + 0.1).at(units).covariance(slice(None), own, None) for s in both]
     assert (links[1] - links[0]).abs().max() < 1e-3 * links[0].abs().max()

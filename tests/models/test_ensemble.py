@@ -20,7 +20,7 @@ from causalbald.models import DeepKernelGP, TarnetEnsemble
 from causalbald.models._nn.encoders import Architecture
 from causalbald.models._nn.heads import GaussianMixture
 from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, Rows, Study
+from causalbald.models._nn.study import Labels, MemberLabels, Rows
 from causalbald.models._nn.tarnet import Tarnet, TreatmentAsInput
 from causalbald.models._nn.training import Schedule, adam, train
 from causalbald.testing import check_model
@@ -59,7 +59,7 @@ def train_members(seeds: list[int], rows: list[tuple[Any, Any]], labels: Labels)
     streams, head = Streams(seeds), GaussianMixture(2)
     network = Tarnet((3,), Architecture(16, 2, -1.0, 0.2, 0.95), streams, head.outputs)
     cpu = torch.device("cpu")
-    study = Study(labels, Rows.of([r for r, _ in rows], cpu), labels, Rows.of([h for _, h in rows], cpu))
+    study = MemberLabels(labels, Rows.of([r for r, _ in rows], cpu), labels, Rows.of([h for _, h in rows], cpu))
 
     def score(part: Labels) -> Tensor:
         return head.log_likelihood(network.own_arm(part.x, part.t), part.y)
@@ -173,9 +173,9 @@ def test_presets_are_the_papers_table(name: str) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(UnknownNameError, match=r"'mnist'.*synthetic, ihdp, cmnist"):
         TarnetEnsemble.preset("mnist")
-    assert isinstance(models.make_model("ensemble", members=2), TarnetEnsemble)
+    assert isinstance(models.load("ensemble", members=2), TarnetEnsemble)
     with pytest.raises(InputError, match="no option 'member'"):
-        models.make_model("ensemble", member=2)
+        models.load("ensemble", member=2)
 
 
 def test_a_seed_repeats_and_another_differs(fitted: TarnetEnsemble) -> None:

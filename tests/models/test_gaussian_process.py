@@ -188,12 +188,12 @@ def test_conformance() -> None:
 
 def test_registry_and_parameters() -> None:
     assert "gp" in models.names()
-    model = models.make_model("gp", sites=10, random_state=3)
+    model = models.load("gp", sites=10, random_state=3)
     assert clone(model).get_params() == model.get_params()
     with pytest.raises(InputError, match="no option 'site'"):
-        models.make_model("gp", site=10)
+        models.load("gp", site=10)
     with pytest.raises(InputError, match="unknown model 'gb'"):
-        models.make_model("gb")
+        models.load("gb")
 
 
 def test_any_frame_is_welcome() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from causalbald.errors import TrainingError
 from causalbald.models._nn.encoders import EachMember
 from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, Rows, Study
+from causalbald.models._nn.study import Labels, MemberLabels, Rows
 from causalbald.models._nn.training import Schedule, train
 
 
@@ -61,7 +61,7 @@ def test_the_rate_rises_over_the_first_steps(warm_up: int, walked: float) -> Non
 def test_batches_hold_a_members_own_labels_alone(repeat: bool) -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
     labels = Labels(torch.arange(10.0)[:, None], torch.arange(10) % 2, 100 + torch.arange(10.0))
-    study = Study(labels, Rows.of(members, torch.device("cpu")), labels, None)
+    study = MemberLabels(labels, Rows.of(members, torch.device("cpu")), labels, None)
     streams, seen = Streams([1, 2]), [set[int](), set[int]()]
     for _ in range(30):
         batch = study.batch(streams, 3, repeat=repeat)
@@ -80,7 +80,7 @@ def test_held_out_score_is_the_mean_over_a_members_own_rows(chunk: int) -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
     labels = Labels(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long), torch.arange(10.0) ** 2)
     rows = Rows.of(members, torch.device("cpu"))
-    score = Study(labels, rows, labels, rows).held_out(lambda: lambda part: part.y, chunk)
+    score = MemberLabels(labels, rows, labels, rows).held_out(lambda: lambda part: part.y, chunk)
     assert score is not None
     torch.testing.assert_close(score(), torch.stack([labels.y[m].mean() for m in members]))
 
@@ -207,7 +207,7 @@ def test_who_leaves_does_not_disturb_the_streams_and_rows_of_others() -> None:
     assert len(some) == 3
     labels = Labels(torch.arange(10.0)[:, None], torch.zeros(10, dtype=torch.long), torch.arange(10.0))
     rows = Rows.of([np.array([4, 7]), np.array([0, 2, 3, 5]), np.array([1, 6, 8])], torch.device("cpu"))
-    study = Study(labels, rows, labels, rows)
+    study = MemberLabels(labels, rows, labels, rows)
     held_out = study.held_out(lambda: lambda part: part.y, 100)
     assert held_out is not None
     study.select([1, 2])

@@ -46,7 +46,7 @@ def pool(seed: int, columns: int = 2) -> tuple[Array, Treatment]:
 
 def choose(name: str, x: Any, t: Any, size: int, seed: int = 0, **plan: Any) -> list[int]:
     options = {"measured": MEASURED, "available": AVAILABLE} | plan
-    batch = acquisition.get(name).choose(x, t, size, rng=np.random.default_rng(seed), **options)
+    batch = acquisition.load(name).choose(x, t, size, rng=np.random.default_rng(seed), **options)
     return [int(k) for k in batch]
 
 
@@ -334,7 +334,7 @@ def test_trials_and_plans_take_them_by_name() -> None:
         table = run_trial(benchmark, acquisition=name, **plan)
         first, second, third = table.attrs["acquired"]
         rest, rng = np.setdiff1d(np.arange(200), first + second), generator(0, "choose", 1)
-        rule = acquisition.get(name).choose
+        rule = acquisition.load(name).choose
         expected = rule(benchmark.pool.x, benchmark.pool.t, 5, measured=first + second, available=rest, rng=rng)
         assert third == expected.tolist()
     specs = Plan(("synthetic",), acquisitions=NAMES).specs()
@@ -352,7 +352,7 @@ def test_campaigns_take_them_and_say_so(name: str) -> None:
     batch, everyone = campaign.ask(6), campaign.pool
     done = everyone.units.positions(first)
     rest = np.setdiff1d(np.arange(120), [*done, *everyone.units.positions([gone])])
-    rule, rng = acquisition.get(name).choose, generator(1, "ask", 2)
+    rule, rng = acquisition.load(name).choose, generator(1, "ask", 2)
     expected = rule(everyone.x, everyone.arm, 6, measured=done, available=rest, rng=rng)
     assert batch["patient"].tolist() == everyone.units.at(expected), "who is gone is not as good as measured"
     assert set(batch["by"]) == {"covariates"}

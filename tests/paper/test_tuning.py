@@ -21,7 +21,7 @@ from causalbald.cli import _tuning as cli
 from causalbald.datasets import Benchmark
 from causalbald.errors import InputError, TrainingError, UnknownNameError
 from causalbald.experiments._plan import plan_of
-from causalbald.models import make_model
+from causalbald.models import load as load_model
 from causalbald.paper import _tuning
 from causalbald.posterior import Link, Posterior
 
@@ -311,14 +311,14 @@ def test_labels_are_half_way_along_the_papers_curves(data: Benchmark) -> None:
 
 def test_the_toml_table_is_understood_by_experiments_and_means_the_same_model(data: Benchmark) -> None:
     options = {"kernel": "matern12", "hidden": 16, "spectral_norm": None, "learning_rate": 2e-4, **QUICK}
-    text = _tuning.Tuned("name", "due", 20, -1.0, options, 1, 0, 0).toml()
+    text = _tuning.TuningResult("name", "due", 20, -1.0, options, 1, 0, 0).toml()
     (spec,) = plan_of(
         {"datasets": ["synthetic"], "models": ["due"], "acquisitions": ["random"], **tomllib.loads(text)}
     ).specs()
     assert spec.model_options == {**options, "spectral_norm": 1e9}
     known = data.pool.take(np.arange(20))
     limits = (1e9, 1e8, 0.5)
-    fits = [make_model("due", **{**options, "spectral_norm": c}).fit(known.y, known.t, X=known.x) for c in limits]
+    fits = [load_model("due", **{**options, "spectral_norm": c}).fit(known.y, known.t, X=known.x) for c in limits]
     unlimited, same, limited = (m.effect(data.test.x) for m in fits)
     np.testing.assert_array_equal(unlimited, same)
     assert not np.allclose(limited, unlimited)

@@ -12,20 +12,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.pools import Round
+from causalbald.pools import ParquetRound
 from causalbald.pools import _files as files_module
 from causalbald.pools._files import ParquetFiles
 from tests.pools.test_pools_on_disk import PEOPLE, UNITS, open_pool, results, small, write
 
 
 def test_a_folder_of_files_is_one_pool(tmp_path: Path) -> None:
-    whole = Round(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
+    whole = ParquetRound(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
     folder = tmp_path / "parts"
     folder.mkdir()
     for k in range(3):
         write(folder / f"{k}.parquet", PEOPLE.iloc[200 * k : 200 * (k + 1)], rows=70)
     (folder / "_SUCCESS").touch()
-    there = Round(open_pool(folder), [results().iloc[:20], results().iloc[20:]], outcome="outcome", model=small())
+    there = ParquetRound(
+        open_pool(folder), [results().iloc[:20], results().iloc[20:]], outcome="outcome", model=small()
+    )
     np.testing.assert_array_equal(there.scores(), whole.scores())
     assert there.choose(5).equals(whole.choose(5))
     for change, message in (
@@ -114,7 +116,7 @@ def test_files_that_go_or_change_while_a_round_is_open(tmp_path: Path) -> None:
     folder.mkdir()
     for k in range(2):
         write(folder / f"{k}.parquet", PEOPLE.iloc[300 * k : 300 * (k + 1)])
-    there = Round(open_pool(folder), results(), outcome="outcome", model=small())
+    there = ParquetRound(open_pool(folder), results(), outcome="outcome", model=small())
     for people in (PEOPLE.iloc[300:500], PEOPLE):
         write(folder / "1.parquet", people)
         with pytest.raises(

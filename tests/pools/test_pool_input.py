@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.pools import Round, _parquet
+from causalbald.pools import ParquetRound, _parquet
 from causalbald.tables._reading import read_table
 from tests.pools.test_pools_on_disk import PENDING, PEOPLE, UNITS, WHO, open_pool, results, small, write
 
@@ -84,7 +84,7 @@ def test_a_bad_cell_beyond_the_sample_is_named_by_its_row(tmp_path: Path, monkey
     write(folder / "b.parquet", people.iloc[100:], rows=70)
     pool = open_pool(folder)
     named = rf"'dose' has an infinite value in row {row - 99} of b\.parquet \(id '{PEOPLE['person'][row]}'\):"
-    there = Round(pool, results(), outcome="outcome", model=small())
+    there = ParquetRound(pool, results(), outcome="outcome", model=small())
     for ask in (there.scores, lambda: pool.take([3, row])):
         with pytest.raises(InputError, match=named):
             ask()
@@ -149,7 +149,7 @@ def test_tables_of_outcomes_that_cannot_be_used(
 ) -> None:
     pool = open_pool(write(tmp_path / "pool.parquet", changed(none=0.0, huge=1e101)))
     with pytest.raises(InputError, match=message):
-        Round(pool, table, **{"outcome": "outcome", "model": small(), **options})
+        ParquetRound(pool, table, **{"outcome": "outcome", "model": small(), **options})
 
 
 def test_ids_that_the_pool_has_twice(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_ids_that_the_pool_has_twice(tmp_path: Path) -> None:
     for rows in (UNITS, 10):
         pool = open_pool(write(tmp_path / "pool.parquet", with_cell("person", (WHO[0] + 300) % UNITS, twice), rows))
         with pytest.raises(InputError, match=f"1 ids are in pool.parquet more than once, for example {twice!r}"):
-            Round(pool, results(), outcome="outcome", model=small())
+            ParquetRound(pool, results(), outcome="outcome", model=small())
 
 
 def test_ids_of_people_whom_nobody_has_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,24 +170,24 @@ def test_ids_of_people_whom_nobody_has_asked_for(tmp_path: Path, monkeypatch: py
     ):
         pool = open_pool(write(tmp_path / "pool.parquet", with_cell("person", second, value), rows=70))
         with pytest.raises(InputError, match=message):
-            Round(pool, results(), outcome="outcome", model=small())
+            ParquetRound(pool, results(), outcome="outcome", model=small())
     # Different ids may share a hash.
     monkeypatch.setattr(_parquet, "_hashes", lambda text: np.zeros(len(text), dtype=np.uint64))
-    Round(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
+    ParquetRound(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
 
 
 @pytest.mark.parametrize("name", ["score", "lower"])
 def test_columns_with_names_of_our_own(tmp_path: Path, name: str) -> None:
     pool = open_pool(write(tmp_path / "pool.parquet", PEOPLE.rename(columns={"person": name})), id=name)
     with pytest.raises(InputError, match=f"'{name}' has the name of a column of the result"):
-        Round(pool, results().rename(columns={"person": name}), outcome="outcome", model=small())
+        ParquetRound(pool, results().rename(columns={"person": name}), outcome="outcome", model=small())
     pool = open_pool(write(tmp_path / "pool.parquet"))
     with pytest.raises(InputError, match=f"'{name}' has the name of a column of the result"):
-        Round(pool, results().rename(columns={"outcome": name}), outcome=name, model=small())
+        ParquetRound(pool, results().rename(columns={"outcome": name}), outcome=name, model=small())
 
 
 def test_batches_that_cannot_be_chosen(tmp_path: Path) -> None:
-    there = Round(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
+    there = ParquetRound(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
     mistakes: list[tuple[int, dict[str, Any], str]] = [
         (0, {}, "size must be an integer of at least 1"),
         (UNITS, {"batch": "softmax"}, "600 units asked for, but only 555 can be chosen"),
@@ -207,15 +207,15 @@ def test_a_person_may_be_in_several_tables(tmp_path: Path) -> None:
     """An empty batch, and the laboratory's table with the same people."""
     pool = open_pool(write(tmp_path / "pool.parquet"))
     asked = results().head(12).assign(outcome=np.nan)
-    there = Round(pool, [asked, results()], outcome="outcome", model=small())
-    whole = Round(pool, results(), outcome="outcome", model=small())
+    there = ParquetRound(pool, [asked, results()], outcome="outcome", model=small())
+    whole = ParquetRound(pool, results(), outcome="outcome", model=small())
     np.testing.assert_array_equal(there.measured, whole.measured)
     np.testing.assert_array_equal(there.pending, whole.pending)
     other = results().tail(2).assign(outcome=[77.0, 78.0])
     with pytest.raises(
         InputError, match=r"id 'P\d+' has different outcomes, \S+ in table 1 and 77 in table 2: mend one"
     ):
-        Round(pool, [results(), other], outcome="outcome", model=small())
+        ParquetRound(pool, [results(), other], outcome="outcome", model=small())
     files = [tmp_path / "a.csv", tmp_path / "b.csv"]
     results().to_csv(files[0], index=False)
     for table, message in (
@@ -224,7 +224,7 @@ def test_a_person_may_be_in_several_tables(tmp_path: Path) -> None:
     ):
         table.to_csv(files[1], index=False)
         with pytest.raises(InputError, match=message):
-            Round(pool, files, outcome="outcome", model=small())
+            ParquetRound(pool, files, outcome="outcome", model=small())
 
 
 def test_ids_that_lost_their_leading_zeros_are_recognised(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_ids_that_lost_their_leading_zeros_are_recognised(tmp_path: Path) -> Non
         (str(UNITS), f"for example '{UNITS}'. Ids are those of column 'person' of pool.parquet"),
     ):
         with pytest.raises(InputError, match=message):
-            Round(pool, pd.DataFrame({"person": [told], "outcome": [1.0]}), outcome="outcome", model=small())
+            ParquetRound(pool, pd.DataFrame({"person": [told], "outcome": [1.0]}), outcome="outcome", model=small())
 
 
 def test_numbers_and_formulas_as_ids(tmp_path: Path) -> None:
@@ -245,13 +245,13 @@ def test_numbers_and_formulas_as_ids(tmp_path: Path) -> None:
     pool = open_pool(write(tmp_path / "numbers.parquet", whole))
     table = results().assign(person=WHO)
     table.to_csv(tmp_path / "numbers.csv", index=False)
-    there = Round(pool, tmp_path / "numbers.csv", outcome="outcome", model=small())
+    there = ParquetRound(pool, tmp_path / "numbers.csv", outcome="outcome", model=small())
     assert sorted(there.measured) == sorted(WHO[PENDING:])
     assert there.choose(3)["person"].type == "int64"
     formulas = changed(person=[f"={i}" for i in range(UNITS)])
     pool = open_pool(write(tmp_path / "formulas.parquet", formulas))
     results().assign(person=[f"'={i}" for i in WHO]).to_csv(tmp_path / "formulas.csv", index=False)
-    assert sorted(Round(pool, tmp_path / "formulas.csv", outcome="outcome", model=small()).pending) == sorted(
+    assert sorted(ParquetRound(pool, tmp_path / "formulas.csv", outcome="outcome", model=small()).pending) == sorted(
         WHO[:PENDING]
     )
 

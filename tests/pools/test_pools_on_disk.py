@@ -21,7 +21,7 @@ from causalbald._typing import Positions
 from causalbald.campaign._preparation import Preparation, prepare
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess, TarnetEnsemble
-from causalbald.pools import ParquetPool, Round, _choosing, _scorer
+from causalbald.pools import ParquetPool, ParquetRound, _choosing, _scorer
 from causalbald.pools import _files as files_module
 
 UNITS, MEASURED, PENDING = 600, 40, 5
@@ -71,9 +71,9 @@ def small(**options: Any) -> GaussianProcess:
 
 
 @pytest.fixture(scope="module")
-def on_disk(tmp_path_factory: pytest.TempPathFactory) -> Round:
+def on_disk(tmp_path_factory: pytest.TempPathFactory) -> ParquetRound:
     pool = open_pool(write(tmp_path_factory.mktemp("pool") / "pool.parquet", rows=64))
-    return Round(pool, results(), outcome="outcome", model=small())
+    return ParquetRound(pool, results(), outcome="outcome", model=small())
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +82,14 @@ def prepared() -> Preparation:
 
 
 @pytest.fixture(scope="module")
-def in_memory(on_disk: Round, prepared: Preparation) -> InMemory:
+def in_memory(on_disk: ParquetRound, prepared: Preparation) -> InMemory:
     return InMemory(on_disk, prepared)
 
 
 class InMemory:
     """The same rows and the same fitted model, without a file."""
 
-    def __init__(self, there: Round, prepared: Preparation) -> None:
+    def __init__(self, there: ParquetRound, prepared: Preparation) -> None:
         self.model, self.x, self.arm = there.model, prepared.x, prepared.arm
         self.propensity = there._propensity.predict(self.x)
 
@@ -112,7 +112,7 @@ class InMemory:
         return PEOPLE["person"].iloc[chosen].tolist()
 
 
-def test_columns_and_outcomes_are_understood_as_by_a_campaign(on_disk: Round, prepared: Preparation) -> None:
+def test_columns_and_outcomes_are_understood_as_by_a_campaign(on_disk: ParquetRound, prepared: Preparation) -> None:
     pool = on_disk.pool
     np.testing.assert_array_equal(pool.arm, prepared.arm)
     np.testing.assert_array_equal(pool.take(np.arange(UNITS)).x, prepared.x)
@@ -128,7 +128,7 @@ def test_columns_and_outcomes_are_understood_as_by_a_campaign(on_disk: Round, pr
 @pytest.mark.parametrize("rows", [7, 64, UNITS])
 @pytest.mark.parametrize("name", ["mu-rho-bald", "mu-pi-bald", "tau-vr"])
 def test_scores_do_not_depend_on_how_files_are_cut(
-    tmp_path: Path, on_disk: Round, in_memory: InMemory, monkeypatch: pytest.MonkeyPatch, rows: int, name: str
+    tmp_path: Path, on_disk: ParquetRound, in_memory: InMemory, monkeypatch: pytest.MonkeyPatch, rows: int, name: str
 ) -> None:
     monkeypatch.setattr(_choosing, "_FEW", 100)
     monkeypatch.setattr(_choosing, "_TARGETS", 20)
@@ -154,7 +154,7 @@ def test_scores_do_not_depend_on_how_files_are_cut(
 @pytest.mark.parametrize("name", ["mu-rho-bald", "mu-pi-bald", "tau-vr"])
 @pytest.mark.parametrize("shortlist", [60, 4096])
 def test_the_batch_is_the_one_chosen_in_memory(
-    on_disk: Round,
+    on_disk: ParquetRound,
     in_memory: InMemory,
     monkeypatch: pytest.MonkeyPatch,
     options: dict[str, Any],
@@ -180,13 +180,15 @@ def test_those_who_matter_and_what_is_worthwhile(name: str, tmp_path: Path, monk
     for few in (UNITS, 50):
         monkeypatch.setattr(_choosing, "_FEW", few)
         monkeypatch.setattr(_choosing, "_TARGETS", 80)
-        there = Round(pool, results(), outcome="outcome", model=small(), weight="matters", worthwhile=0.5)
+        there = ParquetRound(pool, results(), outcome="outcome", model=small(), weight="matters", worthwhile=0.5)
         targets = pools.pool_targets(UNITS, weights=matters, threshold=0.5)
         assert set(targets.positions) <= set(np.flatnonzero(matters))
         whole = pool.take(np.arange(UNITS))
         scores = pools.score_pool(there.model, whole.x, whole.arm, name, targets=targets)
         np.testing.assert_allclose(there.scores(name), scores, rtol=1e-9)
-    assert not np.allclose(there.scores(name), Round(pool, results(), outcome="outcome", model=small()).scores(name))
+    assert not np.allclose(
+        there.scores(name), ParquetRound(pool, results(), outcome="outcome", model=small()).scores(name)
+    )
 
 
 def test_targets_are_drawn_by_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +203,7 @@ def test_targets_are_drawn_by_their_weights(monkeypatch: pytest.MonkeyPatch) -> 
         pools.score_pool(GaussianProcess(), np.eye(5), [0, 1, 0, 1, 0], "tau-vr", targets=np.ones(5))  # type: ignore[arg-type]
 
 
-def test_a_batch_says_who_and_what_is_believed(on_disk: Round) -> None:
+def test_a_batch_says_who_and_what_is_believed(on_disk: ParquetRound) -> None:
     seen: list[tuple[int, int]] = []
     batch = on_disk.choose(4, progress=lambda done, total: seen.append((done, total))).to_pandas()
     assert seen[-1] == (UNITS, UNITS)
@@ -218,7 +220,7 @@ def test_a_batch_says_who_and_what_is_believed(on_disk: Round) -> None:
     pd.testing.assert_frame_equal(known, batch)
 
 
-def test_another_seed_another_batch(on_disk: Round, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_seed_another_batch(on_disk: ParquetRound, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"batch": "softmax", "temperature": 5.0}
     first, again = (on_disk.choose(6, **options)["person"].to_pylist() for _ in range(2))
     assert first == again
@@ -228,7 +230,7 @@ def test_another_seed_another_batch(on_disk: Round, monkeypatch: pytest.MonkeyPa
 
 def test_models_of_few_draws_choose_by_softmax(tmp_path: Path) -> None:
     model = TarnetEnsemble(members=2, hidden=8, max_epochs=1)
-    there = Round(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=model)
+    there = ParquetRound(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=model)
     batch = there.choose(5)["person"].to_pylist()
     assert batch == there.choose(5, batch="softmax")["person"].to_pylist()
     scored: list[int] = []
@@ -237,14 +239,14 @@ def test_models_of_few_draws_choose_by_softmax(tmp_path: Path) -> None:
     assert not scored, "found before the pool is scored"
 
 
-def test_scores_on_disk(on_disk: Round, tmp_path: Path) -> None:
+def test_scores_on_disk(on_disk: ParquetRound, tmp_path: Path) -> None:
     on_disk.save_scores(on_disk.scores(), tmp_path / "scores.parquet")
     found = pd.read_parquet(tmp_path / "scores.parquet")
     assert found["person"].tolist() == PEOPLE["person"].tolist()
     np.testing.assert_array_equal(found["score"], on_disk.scores())
 
 
-def test_random_scores_are_drawn_in_the_order_of_rows(on_disk: Round, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_scores_are_drawn_in_the_order_of_rows(on_disk: ParquetRound, monkeypatch: pytest.MonkeyPatch) -> None:
     def noise(posterior: Any, treatment: Any, *, rng: np.random.Generator) -> Any:
         return rng.normal(size=len(posterior))
 
@@ -313,7 +315,7 @@ def test_twins_are_told_apart_by_the_seed_and_not_by_threads(two_threads: None) 
 
 
 def test_scores_do_not_depend_on_the_number_of_threads(
-    on_disk: Round, monkeypatch: pytest.MonkeyPatch, two_threads: None
+    on_disk: ParquetRound, monkeypatch: pytest.MonkeyPatch, two_threads: None
 ) -> None:
     monkeypatch.setattr(_choosing, "CHUNK", 50)
     on_two = on_disk.scores()
@@ -326,7 +328,7 @@ def test_a_scorer_needs_no_positions() -> None:
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(60, 5)), np.arange(60) % 2
     model = GaussianProcess(max_iter=3, sites=3).fit(x[:20, 0], t[:20], X=x[:20], pool=x)
-    function, goal = acquisition.get(acquisition.tau_vr), acquisition.Targets.of(np.arange(30, 40), 60)
+    function, goal = acquisition.load(acquisition.tau_vr), acquisition.Targets.of(np.arange(30, 40), 60)
     score = _scorer.Scorer.of(model, function, goal, lambda rows: _scorer.Block(x[rows], t[rows]))
     expected = acquisition.score("tau-vr", model.posterior(x), t, targets=goal)
     others = np.delete(np.arange(60), goal.positions)
@@ -341,7 +343,10 @@ def test_links_to_targets_score_as_a_joint_belief_through_everyone_does(name: st
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(60, 4)), np.arange(60) % 2
     model = GaussianProcess(max_iter=3, sites=60).fit(x[:20, 0] + rng.normal(size=20), t[:20], X=x[:20], pool=x)
-    function, goal = acquisition.get(name), acquisition.Targets.of(np.arange(30, 40), 60, rng.random(10), threshold=0.3)
+    function, goal = (
+        acquisition.load(name),
+        acquisition.Targets.of(np.arange(30, 40), 60, rng.random(10), threshold=0.3),
+    )
     score = _scorer.Scorer.of(model, function, goal, lambda rows: _scorer.Block(x[rows], t[rows]))
     assert score.links is not None
     expected = acquisition.score(name, model.posterior(x), t, targets=goal)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from causalbald.errors import CausalBaldError, InputError
-from causalbald.pools import Round, _choosing, _parquet
+from causalbald.pools import ParquetRound, _choosing, _parquet
 from tests.experiments.test_ray import cluster
 from tests.pools.test_pool_input import with_cell
 from tests.pools.test_pools_on_disk import PEOPLE, UNITS, WHO, open_pool, results, small, write
@@ -23,20 +23,20 @@ __all__ = ["cluster"]
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Round:
+def there(tmp_path: Path) -> ParquetRound:
     folder = tmp_path / "parts"
     folder.mkdir()
     for k in range(3):
         part = PEOPLE.assign(matters=1.0 + np.arange(UNITS) % 3).iloc[200 * k : 200 * (k + 1)]
         write(folder / f"{k}.parquet", part, rows=30)
     pool = open_pool(folder, exclude=["matters", "site"])
-    return Round(pool, results(), outcome="outcome", model=small(), weight="matters")
+    return ParquetRound(pool, results(), outcome="outcome", model=small(), weight="matters")
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["mu-pi-bald", "tau-vr"])
 def test_same_scores_and_batch_as_on_this_machine(
-    cluster: None, there: Round, name: str, monkeypatch: pytest.MonkeyPatch
+    cluster: None, there: ParquetRound, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_choosing, "_FEW", 100)  # so that a sample stands for everyone, and weights count apart
     seen: list[int] = []
@@ -55,11 +55,11 @@ def test_a_task_that_fails_is_one_line(cluster: None, tmp_path: Path, monkeypatc
     people = with_cell("dose", int(np.setdiff1d(unseen, WHO)[0]), np.inf)
     pool = open_pool(write(tmp_path / "b.parquet", people))
     with pytest.raises(CausalBaldError, match=r"Ray cluster failed \(.*'dose' has an infinite value") as error:
-        Round(pool, results(), outcome="outcome", model=small()).scores("mu-rho-bald", backend="ray")
+        ParquetRound(pool, results(), outcome="outcome", model=small()).scores("mu-rho-bald", backend="ray")
     assert "\n" not in str(error.value)
 
 
-def test_random_scores_stay_here(there: Round) -> None:
+def test_random_scores_stay_here(there: ParquetRound) -> None:
     def noise(posterior: Any, treatment: Any, *, rng: np.random.Generator) -> Any:
         return rng.normal(size=len(posterior))
 
@@ -67,7 +67,9 @@ def test_random_scores_stay_here(there: Round) -> None:
         there.scores(noise, backend="ray")
 
 
-def test_rows_that_are_missing_or_in_another_order_are_noticed(there: Round, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_missing_or_in_another_order_are_noticed(
+    there: ParquetRound, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from causalbald.pools import _cluster as module
 
     class Shuffled:
@@ -95,7 +97,7 @@ def test_files_that_ray_reads_in_another_way_are_left_to_this_machine(cluster: N
     folder.mkdir()
     write(folder / "a.parquet", PEOPLE.iloc[:300].assign(city=PEOPLE["city"].iloc[:300].astype("category")))
     write(folder / "b.parquet", PEOPLE.iloc[300:])
-    there = Round(open_pool(folder), results(), outcome="outcome", model=small())
+    there = ParquetRound(open_pool(folder), results(), outcome="outcome", model=small())
     with pytest.raises(InputError, match=r"Ray cannot read these files as one table .*: use backend 'local'"):
         there.scores("mu-rho-bald", backend="ray")
     assert len(there.scores("mu-rho-bald")) == UNITS

@@ -55,14 +55,14 @@ def test_bias_draws_pool_acquired_and_effect() -> None:
     rows = np.arange(40)
     d = pool.take(rows)
     model = GaussianProcess(max_iter=5).fit(d.y, d.t, X=d.x)
-    figure = paper.bias(pool, [paper.Acquired("random", rows, model), paper.Acquired("mu-bald", rows, model)])
+    figure = paper.bias(pool, [paper.MeasuredSet("random", rows, model), paper.MeasuredSet("mu-bald", rows, model)])
     assert len(figure.axes) == 6
     truth = next(line for line in figure.axes[4].get_lines() if line.get_label() == "true effect")
     x, y = (np.asarray(v, dtype=float) for v in (truth.get_xdata(), truth.get_ydata()))
     middle = np.abs(x) < 1.5
     np.testing.assert_allclose(y[middle], (2 + 2 * x - 4 * np.sin(2 * x))[middle], atol=0.2)
     with pytest.raises(InputError, match="one covariate"):
-        paper.bias(datasets.load("ihdp").pool, [paper.Acquired("random", rows, model)])
+        paper.bias(datasets.load("ihdp").pool, [paper.MeasuredSet("random", rows, model)])
 
 
 def test_pages_escape_what_they_show() -> None:

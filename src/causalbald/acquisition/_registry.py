@@ -248,7 +248,7 @@ def names() -> list[str]:
     return _REGISTRY.names()
 
 
-def get(acquisition: str | Acquisition | Score) -> Acquisition:
+def load(acquisition: str | Acquisition | Score) -> Acquisition:
     """Return the acquisition of that name; a plain function gets its own name and the default temperature."""
     if isinstance(acquisition, Acquisition):
         return acquisition
@@ -283,4 +283,4 @@ def score(
     rng : numpy.random.Generator, optional
         For stochastic functions.
     """
-    return get(name)(posterior, treatment, propensity=propensity, targets=targets, rng=rng)
+    return load(name)(posterior, treatment, propensity=propensity, targets=targets, rng=rng)

@@ -11,11 +11,11 @@ from causalbald._money import amount, spendable
 from causalbald._threads import one_thread
 from causalbald.campaign._asking import propose
 from causalbald.campaign._belief import Belief, lacking_arm
-from causalbald.campaign._pool import Pool
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._pool import CampaignPool
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.pools import _choosing
-from causalbald.selection._conditioning import Downdated
+from causalbald.selection._conditioning import DowndatedBelief
 
 # Below these, another batch is unlikely to change what is done.
 _LITTLE_GAIN = 0.02
@@ -49,7 +49,9 @@ class Advice:
     """How many measurements ``after_next`` is about: as many as were thought of, if people and money suffice."""
 
 
-def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Callable[[], Belief]) -> Advice:
+def advise(
+    state: State, pool: CampaignPool, settings: CampaignSettings, size: int, belief: Callable[[], Belief]
+) -> Advice:
     """Return advice on asking for ``size`` more measurements."""
     left = settings.left(state.spent)
     available = len(pool) - len(state.closed)
@@ -85,7 +87,7 @@ def advise(state: State, pool: Pool, settings: Settings, size: int, belief: Call
     return Advice(verdict, tuple(reasons), *errors, settled, drift, left, None if after_next is None else size)
 
 
-def _cheapest(state: State, pool: Pool) -> float:
+def _cheapest(state: State, pool: CampaignPool) -> float:
     """Return what the next measurement costs at least."""
     if pool.cost is None:
         return 1.0
@@ -113,7 +115,7 @@ def _errors(belief: Belief, state: State, size: int, left: float | None) -> tupl
     chosen = pool.units.positions([u["id"] for u in batch.units]) if batch else np.empty(0, dtype=np.intp)
     focus, weights = belief.focus
     rows = np.unique(np.concatenate([focus, pending, chosen]))
-    after = Downdated(belief.model.posterior(pool.x[rows]).linearised(), pool.arm[rows], None)
+    after = DowndatedBelief(belief.model.posterior(pool.x[rows]).linearised(), pool.arm[rows], None)
     here = np.searchsorted(rows, focus)
     errors = []
     for group in (pending, chosen):

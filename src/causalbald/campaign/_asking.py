@@ -17,8 +17,8 @@ from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_int, check_number
 from causalbald.campaign._belief import Belief, lacking_arm
-from causalbald.campaign._pool import Pool
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._pool import CampaignPool
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.diagnostics._support import is_outside
 from causalbald.errors import InputError
@@ -48,7 +48,7 @@ class _Offer:
 
 
 def limits(
-    state: State, pool: Pool, settings: Settings, n: int | None, budget: float | None
+    state: State, pool: CampaignPool, settings: CampaignSettings, n: int | None, budget: float | None
 ) -> tuple[int, float | None]:
     """Return how many units and how much money a batch may take: by default 10, or as many as ``budget`` pays."""
     size = check_int(10 if n is None else n, "n", low=1)
@@ -66,7 +66,7 @@ def limits(
     return size, min(money) if money else None
 
 
-def _payable(state: State, pool: Pool, budget: float) -> int:
+def _payable(state: State, pool: CampaignPool, budget: float) -> int:
     """Return how many units a budget pays at most, the cheapest first."""
     if pool.cost is None:
         return int(spendable(budget))
@@ -75,7 +75,12 @@ def _payable(state: State, pool: Pool, budget: float) -> int:
 
 
 def propose(
-    state: State, pool: Pool, settings: Settings, size: int, budget: float | None, belief: Callable[[], Belief]
+    state: State,
+    pool: CampaignPool,
+    settings: CampaignSettings,
+    size: int,
+    budget: float | None,
+    belief: Callable[[], Belief],
 ) -> Proposal:
     """Choose the next batch from the state of a campaign; the same state and seed give the same batch."""
     first, again = _available(state, pool, size, budget)
@@ -101,7 +106,7 @@ def propose(
         return Proposal(_ranked(_with_effects(entries, current)), current.summary())
 
 
-def _available(state: State, pool: Pool, size: int, budget: float | None) -> tuple[Positions, Positions]:
+def _available(state: State, pool: CampaignPool, size: int, budget: float | None) -> tuple[Positions, Positions]:
     """Return who can be asked for, and those whose measurement has failed before if the others do not suffice."""
     available = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
     if size > len(available):
@@ -111,7 +116,7 @@ def _available(state: State, pool: Pool, size: int, budget: float | None) -> tup
     return others, others[:0] if enough else np.setdiff1d(available, others)
 
 
-def _first_batch(pool: Pool, settings: Settings, offer: _Offer) -> list[dict[str, Any]]:
+def _first_batch(pool: CampaignPool, settings: CampaignSettings, offer: _Offer) -> list[dict[str, Any]]:
     """Return units that stand for their arm: balanced over arms, spread over covariates, before a model can say more.
 
     Each arm's units are clustered, with a cluster for each unit to be chosen and each measured or asked for; of the
@@ -135,7 +140,7 @@ def _first_batch(pool: Pool, settings: Settings, offer: _Offer) -> list[dict[str
 
 def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
     """Return units chosen by the campaign's acquisition function, each after conditioning on those before it."""
-    pool, function = belief.pool, acquisition.get(belief.settings.acquisition)
+    pool, function = belief.pool, acquisition.load(belief.settings.acquisition)
     scores = None if function.batchwise else belief.scores(offer.rng)
     chosen = _choosing.choose(
         belief.model,
@@ -164,7 +169,7 @@ def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
 
 def _audits(
     state: State,
-    settings: Settings,
+    settings: CampaignSettings,
     available: Positions,
     size: int,
     cost: Array | None,
@@ -247,7 +252,7 @@ def _explain(belief: Belief, scores: Array, available: Positions, chosen: Positi
     ]
 
 
-def _entries(pool: Pool, chosen: Positions, by: str, why: Sequence[str]) -> list[dict[str, Any]]:
+def _entries(pool: CampaignPool, chosen: Positions, by: str, why: Sequence[str]) -> list[dict[str, Any]]:
     pi = pool.propensity[chosen]
     outside = is_outside(pi, pool.share_treated)
     entries: list[dict[str, Any]] = [
@@ -259,7 +264,9 @@ def _entries(pool: Pool, chosen: Positions, by: str, why: Sequence[str]) -> list
     return [entry | {"cost": float(cost)} for entry, cost in zip(entries, pool.cost[chosen], strict=True)]
 
 
-def _audit_entries(pool: Pool, audits: Positions, available: int, probability: float | None) -> list[dict[str, Any]]:
+def _audit_entries(
+    pool: CampaignPool, audits: Positions, available: int, probability: float | None
+) -> list[dict[str, Any]]:
     words = f"drawn at random as an audit: {len(audits)} of {available} people"
     entries = _entries(pool, audits, "audit", [words] * len(audits))
     return entries if probability is None else [entry | {"probability": probability} for entry in entries]
@@ -281,5 +288,5 @@ def _ranked(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [entry | {"rank": k} for k, entry in enumerate(entries, start=1)]
 
 
-def _price(pool: Pool, positions: Positions) -> float:
+def _price(pool: CampaignPool, positions: Positions) -> float:
     return float(len(positions)) if pool.cost is None else float(pool.cost[positions].sum())

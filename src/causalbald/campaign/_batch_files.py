@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.tables._ids import Units
 
 
-def batch_table(settings: Settings, units: Units, rounds: Iterable[Mapping[str, Any]]) -> pa.Table:
+def batch_table(settings: CampaignSettings, units: Units, rounds: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return a row per unit of recorded batches, in their order.
 
     Without our own column of the outcome's name, if there is one: it would be told as outcomes.

@@ -17,11 +17,12 @@ from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_alpha
 from causalbald.acquisition import Targets
-from causalbald.campaign._pool import Pool
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._pool import CampaignPool
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.errors import InputError
-from causalbald.models import CateEstimator, make_model
+from causalbald.models import CateEstimator
+from causalbald.models import load as load_model
 from causalbald.models._base import CHUNK
 from causalbald.pools import _choosing
 from causalbald.posterior import Posterior
@@ -61,7 +62,7 @@ class Effects:
 
 
 @dataclass(frozen=True)
-class Average:
+class AverageEffect:
     """Belief about the average effect of a group, from the joint belief about its members."""
 
     effect: float
@@ -73,14 +74,14 @@ class Average:
 class Belief:
     """A model fitted on the outcomes told so far, and everything that follows from it."""
 
-    def __init__(self, model: CateEstimator, pool: Pool, settings: Settings, labels: int) -> None:
+    def __init__(self, model: CateEstimator, pool: CampaignPool, settings: CampaignSettings, labels: int) -> None:
         self.model = model
         self.pool = pool
         self.settings = settings
         self.labels = labels
 
     @classmethod
-    def after(cls, state: State, pool: Pool, settings: Settings) -> Belief:
+    def after(cls, state: State, pool: CampaignPool, settings: CampaignSettings) -> Belief:
         """Fit the campaign's model on all known outcomes."""
         missing = lacking_arm(state, pool)
         if missing is not None:
@@ -106,7 +107,7 @@ class Belief:
         reach, draws, largest = posterior.quantile(level), posterior.n_draws, posterior.largest_effect
         return Effects(np.concatenate(means), np.concatenate(spreads), reach, draws, largest)
 
-    def averages(self, x: Array, weights: Array, alpha: float = 0.05) -> list[Average]:
+    def averages(self, x: Array, weights: Array, alpha: float = 0.05) -> list[AverageEffect]:
         """Return the belief about weighted sums of effects, one for each row of ``weights`` (G, n)."""
         mean, shared, local, reach, start = np.zeros(len(weights)), 0.0, np.zeros(len(weights)), 0.0, 0
         for posterior in self._posteriors(x, joint=True):
@@ -124,7 +125,7 @@ class Belief:
             np.inf if np.isinf(posterior.largest_effect) else posterior.largest_effect * np.abs(weights).sum(axis=1)
         )
         ends = interval(mean, reach * sd, largest)
-        return [Average(*map(float, numbers)) for numbers in zip(mean, sd, *ends, strict=True)]
+        return [AverageEffect(*map(float, numbers)) for numbers in zip(mean, sd, *ends, strict=True)]
 
     @cached_property
     def targets(self) -> Targets:
@@ -196,7 +197,7 @@ class Belief:
             yield self.model.posterior(x[start : start + CHUNK], joint=joint)
 
 
-def lacking_arm(state: State, pool: Pool) -> int | None:
+def lacking_arm(state: State, pool: CampaignPool) -> int | None:
     """Return an arm with too few outcomes for a model, if there is one."""
     if not state.outcomes:
         return 1
@@ -211,7 +212,7 @@ def probability_above(distance: Array, sd: Array, n_draws: int | None) -> Array:
     return found
 
 
-def campaign_model(settings: Settings) -> CateEstimator:
+def campaign_model(settings: CampaignSettings) -> CateEstimator:
     """Return the campaign's model. Effects on events are risk differences with all but the deep models."""
-    model = make_model(settings.model, random_state=settings.seed)
+    model = load_model(settings.model, random_state=settings.seed)
     return model.set_params(outcome=settings.outcome_type) if "outcome" in model.get_params() else model

@@ -15,10 +15,10 @@ from causalbald._validation import check_choice, check_int
 from causalbald.campaign import _exchange
 from causalbald.campaign._batch_files import batch_table
 from causalbald.campaign._events import Draft, Event, versions
-from causalbald.campaign._pool import Pool
-from causalbald.campaign._settings import Better, OutcomeType, Settings
+from causalbald.campaign._pool import CampaignPool
+from causalbald.campaign._settings import Better, CampaignSettings, OutcomeType
 from causalbald.campaign._state import State
-from causalbald.campaign._telling import Told, outcomes_of, units_of, withdrawable
+from causalbald.campaign._telling import TellSummary, outcomes_of, units_of, withdrawable
 from causalbald.campaign.storage import Decide, Storage, open_storage
 from causalbald.errors import InputError
 from causalbald.tables._arms import Value
@@ -27,7 +27,7 @@ from causalbald.tables._reading import as_frame, read_table
 
 if TYPE_CHECKING:
     from causalbald.campaign._advice import Advice
-    from causalbald.campaign._belief import Average, Belief
+    from causalbald.campaign._belief import AverageEffect, Belief
     from causalbald.campaign._conclusions import Policy
     from causalbald.campaign._preparation import Preparation
     from causalbald.campaign._simulation import Simulation
@@ -147,9 +147,9 @@ class Campaign:
         self.storage.close()
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> CampaignSettings:
         """What the campaign is about."""
-        return Settings.from_json(self._state.created["settings"])
+        return CampaignSettings.from_json(self._state.created["settings"])
 
     @cached_property
     def columns(self) -> list[Column]:
@@ -157,9 +157,9 @@ class Campaign:
         return [Column.from_json(c) for c in self._state.created["columns"]]
 
     @cached_property
-    def pool(self) -> Pool:
+    def pool(self) -> CampaignPool:
         """Everyone who might be measured."""
-        return Pool(self.storage, self.settings, self.columns, self._state.created)
+        return CampaignPool(self.storage, self.settings, self.columns, self._state.created)
 
     @property
     def state(self) -> State:
@@ -224,7 +224,7 @@ class Campaign:
         ]
         return self._frame(batch_table(self.settings, self.pool.units, rounds))
 
-    def tell(self, outcomes: Any, *, overwrite: bool = False) -> Told:
+    def tell(self, outcomes: Any, *, overwrite: bool = False) -> TellSummary:
         """Record measured outcomes, all or nothing. Never fits a model.
 
         Parameters
@@ -241,7 +241,7 @@ class Campaign:
             How many outcomes were new, known already, corrected, and left empty.
         """
         read = outcomes_of(outcomes, self.settings, self.pool.units, self.state.rounds)
-        told: list[Told] = []
+        told: list[TellSummary] = []
 
         def decide(new: list[Event]) -> list[Draft]:
             result, drafts = read.against(self._advance(new), self.settings, overwrite=overwrite)
@@ -297,7 +297,7 @@ class Campaign:
         ids = self._ids(units)
         return self._frame(_conclusions.effects(self._now(), ids, alpha), units)
 
-    def ate(self, *, alpha: float = 0.05) -> Average:
+    def ate(self, *, alpha: float = 0.05) -> AverageEffect:
         """Return the average effect over the pool, with an interval from the joint belief about everyone."""
         from causalbald.campaign import _conclusions
 

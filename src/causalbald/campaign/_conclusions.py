@@ -14,8 +14,8 @@ from causalbald._random import generator
 from causalbald._text import check_text
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
-from causalbald.campaign._belief import Average, Belief, Effects, Mask
-from causalbald.campaign._pool import Pool
+from causalbald.campaign._belief import AverageEffect, Belief, Effects, Mask
+from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._preparation import propensity_model
 from causalbald.campaign._state import State
 from causalbald.diagnostics._representativeness import group_values
@@ -68,7 +68,7 @@ def scores(belief: Belief, state: State, ids: Sequence[str] | None) -> pa.Table:
 
 
 @one_thread()
-def average(belief: Belief, alpha: float) -> Average:
+def average(belief: Belief, alpha: float) -> AverageEffect:
     """Return the average effect over the pool."""
     n = len(belief.pool)
     return belief.averages(belief.pool.x, np.full((1, n), 1 / n), alpha)[0]
@@ -87,7 +87,7 @@ def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
     return pa.table({by if by not in columns else "group": names} | columns)
 
 
-def groups_of(pool: Pool, by: str) -> pd.Categorical[str]:
+def groups_of(pool: CampaignPool, by: str) -> pd.Categorical[str]:
     """Return the group of each unit by a column of the pool, in order; numbers, if no codes, are cut into fifths."""
     check_text(by, "the name of the column of the groups")
     try:
@@ -135,7 +135,7 @@ def _recommended(belief: Belief, treat: Mask) -> pa.Array:
     return pa.array(list(belief.settings.arms)).take(pa.array(treat.astype(np.int64)))
 
 
-def _where(pool: Pool, ids: Sequence[str] | None, everyone: Positions) -> Positions:
+def _where(pool: CampaignPool, ids: Sequence[str] | None, everyone: Positions) -> Positions:
     if ids is not None and not ids:
         raise InputError("no ids given.")
     return everyone if ids is None else pool.units.positions(ids)

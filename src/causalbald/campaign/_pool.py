@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from causalbald._typing import Array, Treatment
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign.storage._base import Storage
 from causalbald.tables._columns import Column, encode, to_numbers
 from causalbald.tables._ids import Units
@@ -19,11 +19,11 @@ from causalbald.tables._ids import Units
 _ROWS_IN_PART = 100_000
 
 
-class Pool:
+class CampaignPool:
     """The pool of a stored campaign."""
 
     def __init__(
-        self, storage: Storage, settings: Settings, columns: Sequence[Column], created: Mapping[str, Any]
+        self, storage: Storage, settings: CampaignSettings, columns: Sequence[Column], created: Mapping[str, Any]
     ) -> None:
         self._storage = storage
         self._settings = settings
@@ -90,7 +90,7 @@ class Pool:
 
 
 def pool_parts(ids: pa.ChunkedArray, arm: Treatment, propensity: Array, table: pa.Table) -> Iterator[tuple[str, bytes]]:
-    """Return what :class:`Pool` reads, as Parquet."""
+    """Return what :class:`CampaignPool` reads, as Parquet."""
     yield "ids", _packed(pa.table({"id": ids}))
     yield "facts", _packed(pa.table({"arm": arm.astype(np.int8), "propensity": propensity}))
     for k in range(_part_count(len(table))):

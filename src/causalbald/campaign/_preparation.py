@@ -16,11 +16,11 @@ from causalbald._threads import one_thread
 from causalbald._typing import Array, Treatment
 from causalbald.campaign._events import Draft, versions
 from causalbald.campaign._pool import pool_parts
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._telling import check_binary
 from causalbald.errors import InputError
 from causalbald.tables._arms import Value, check_treatment_kind, find_arms
-from causalbald.tables._columns import Column, Described, as_text, cells_named, encode, find_columns, to_numbers
+from causalbald.tables._columns import Column, ColumnSummary, as_text, cells_named, encode, find_columns, to_numbers
 from causalbald.tables._ids import Units, id_text, is_text
 from causalbald.tables._reading import TableIn, column, read_table
 
@@ -35,9 +35,9 @@ _ENOUGH = 20_000  # units from which propensities and hints about columns are le
 class Preparation:
     """A campaign before it is created, for the user to look at."""
 
-    settings: Settings
+    settings: CampaignSettings
     columns: list[Column]
-    described: list[Described]
+    described: list[ColumnSummary]
     units: Units
     arm: Treatment
     x: Array
@@ -83,7 +83,7 @@ def prepare(
 ) -> Preparation:
     """Check a table and everything said about it; see :meth:`causalbald.campaign.Campaign.create`.
 
-    ``others`` are further fields of :class:`Settings`.
+    ``others`` are further fields of :class:`CampaignSettings`.
     """
     found = read_table(pool, text=[id])
     table = found.data
@@ -94,7 +94,7 @@ def prepare(
     ids = column(table, id, "ids")
     units = Units(id_text(ids, id), id, text=found.typed and is_text(ids.type))
     arms, arm = _arms(column(table, treatment, "treatment"), treatment, control, units)
-    settings = Settings(id=id, treatment=treatment, arms=arms, protected=tuple(protected), **others)
+    settings = CampaignSettings(id=id, treatment=treatment, arms=arms, protected=tuple(protected), **others)
     settings.check()
     for option, given in (("protected", protected), ("exclude", exclude)):
         if isinstance(given, str):
@@ -157,7 +157,10 @@ def _check_numbers(table: TableIn, role: str, name: str | None, units: Units, *,
 
 
 def _covariate_names(
-    table: pa.Table, settings: Settings, covariates: Sequence[str] | Mapping[str, str] | None, exclude: Collection[str]
+    table: pa.Table,
+    settings: CampaignSettings,
+    covariates: Sequence[str] | Mapping[str, str] | None,
+    exclude: Collection[str],
 ) -> list[str]:
     roles = {settings.id, settings.treatment, settings.outcome, settings.cost, settings.weight}
     for name in exclude:
@@ -175,7 +178,7 @@ def _covariate_names(
     return list(dict.fromkeys(chosen))
 
 
-def _known_outcomes(table: TableIn, settings: Settings, units: Units) -> dict[str, float]:
+def _known_outcomes(table: TableIn, settings: CampaignSettings, units: Units) -> dict[str, float]:
     """Return the outcomes that the table has already, by id."""
     names = table.data.column_names
     if settings.outcome not in names:

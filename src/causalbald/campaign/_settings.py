@@ -38,7 +38,7 @@ OWN_COLUMNS = frozenset(
 
 
 @dataclass(frozen=True)
-class Settings:
+class CampaignSettings:
     """Columns by name, the two arms as the table writes them (control first), and what the study wants."""
 
     id: str
@@ -81,7 +81,7 @@ class Settings:
     def check(self) -> None:
         """Raise unless everything that needs no table is in order."""
         from causalbald import acquisition
-        from causalbald.models import make_model
+        from causalbald.models import load as load_model
 
         check_texts(self.as_json(), "the settings")
         check_choice(self.better, "better", ("higher", "lower"))
@@ -93,11 +93,11 @@ class Settings:
         if self.budget is not None:
             check_number(self.budget, "budget", above=0.0)
         check_int(self.seed, "seed", low=0)
-        if acquisition.get(self.acquisition).pointwise and self.weight is not None:
+        if acquisition.load(self.acquisition).pointwise and self.weight is not None:
             raise InputError(
                 f"acquisition {self.acquisition!r} does not ask who matters: take 'default', or leave out the weight."
             )
-        make_model(self.model)
+        load_model(self.model)
         roles = [(role, getattr(self, role)) for role in ("id", "treatment", "outcome", "cost", "weight")]
         for k, (role, name) in enumerate(roles):
             for other, same in roles[:k]:
@@ -111,6 +111,6 @@ class Settings:
         return asdict(self) | {"arms": list(self.arms), "protected": list(self.protected)}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Settings:
+    def from_json(cls, found: Mapping[str, Any]) -> CampaignSettings:
         """Return the settings that were stored."""
         return cls(**{**found, "arms": tuple(found["arms"]), "protected": tuple(found["protected"])})

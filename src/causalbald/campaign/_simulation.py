@@ -18,7 +18,7 @@ from causalbald._validation import check_int
 from causalbald._workers import local_pool
 from causalbald.campaign._belief import campaign_model
 from causalbald.campaign._preparation import Preparation, prepare
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.datasets import Benchmark, Split, _hill
 from causalbald.errors import ApproximationWarning, InputError
 from causalbald.experiments._trial import run_trial
@@ -39,7 +39,7 @@ class Simulation:
     """A row per fit: ``acquisition, seed, step, paid`` (measurements, or their cost, according to plan), ``labels``
     (measurements made), ``pehe`` (root mean squared error of effects over the pool) and the other columns of
     :func:`causalbald.experiments.run_trial`."""
-    settings: Settings
+    settings: CampaignSettings
     units: int
     """People who took part."""
     pool: int
@@ -221,7 +221,7 @@ class _Study:
     arm: Treatment
     propensity: Array
     cost: Array | None
-    settings: Settings
+    settings: CampaignSettings
     warm_start: int
     batch_size: int
     rounds: int

@@ -9,12 +9,12 @@ import numpy as np
 
 from causalbald._money import spendable
 from causalbald._typing import Positions
-from causalbald.campaign._pool import Pool
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._pool import CampaignPool
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 
 
-def status(state: State, pool: Pool, settings: Settings) -> dict[str, Any]:
+def status(state: State, pool: CampaignPool, settings: CampaignSettings) -> dict[str, Any]:
     """Return counts by state and arm, rounds and money."""
     known = {
         "measured": list(state.outcomes),
@@ -42,7 +42,7 @@ def status(state: State, pool: Pool, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _payable(state: State, pool: Pool, settings: Settings) -> int:
+def _payable(state: State, pool: CampaignPool, settings: CampaignSettings) -> int:
     """Return how many can be asked for, each of whom alone can be paid."""
     closed, left = state.closed, settings.left(state.spent)
     if left is None or pool.cost is None:
@@ -50,6 +50,6 @@ def _payable(state: State, pool: Pool, settings: Settings) -> int:
     return int((np.delete(pool.cost, pool.units.positions(closed)) <= spendable(left)).sum())
 
 
-def _per_arm(pool: Pool, units: Sequence[str]) -> Positions:
+def _per_arm(pool: CampaignPool, units: Sequence[str]) -> Positions:
     where = pool.units.positions(units)
     return np.bincount(pool.arm[where], minlength=2)

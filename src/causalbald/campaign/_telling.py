@@ -16,7 +16,7 @@ from causalbald._money import amount
 from causalbald._spreadsheet import read_ids
 from causalbald._typing import Array
 from causalbald.campaign._events import Draft
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.errors import InputError, OutcomeWarning
 from causalbald.tables._columns import to_numbers
@@ -28,7 +28,7 @@ _SEEMS_BINARY = 10  # outcomes of 0 and 1, from which on another number is news
 
 
 @dataclass(frozen=True)
-class Told:
+class TellSummary:
     """What became of the outcomes in one call."""
 
     new: int
@@ -44,7 +44,7 @@ class Outcomes:
     values: dict[str, float]
     empty: int
 
-    def against(self, state: State, settings: Settings, *, overwrite: bool) -> tuple[Told, list[Draft]]:
+    def against(self, state: State, settings: CampaignSettings, *, overwrite: bool) -> tuple[TellSummary, list[Draft]]:
         """Return what is new beside what is known, and what to record of it, with the values that it replaces."""
         gone = [u for u in self.values if state.of(u) == "withdrawn"]
         if gone:
@@ -62,7 +62,7 @@ class Outcomes:
                 "(--overwrite); the history keeps both."
             )
         changed = {u: v for u, v in self.values.items() if u not in state.outcomes or u in set(other)}
-        told = Told(len(self.values) - len(known), len(known) - len(other), len(other), self.empty)
+        told = TellSummary(len(self.values) - len(known), len(known) - len(other), len(other), self.empty)
         if not changed:
             return told, []
         if settings.outcome_type == "auto":
@@ -83,7 +83,7 @@ def _warn_if_no_longer_binary(changed: Mapping[str, float], before: Sequence[flo
         )
 
 
-def outcomes_of(source: Any, settings: Settings, units: Units, rounds: Rounds) -> Outcomes:
+def outcomes_of(source: Any, settings: CampaignSettings, units: Units, rounds: Rounds) -> Outcomes:
     """Return the outcomes in a frame, a file or a mapping from id to outcome; ``rounds`` are the recorded batches."""
     if isinstance(source, Mapping):
         if not source:
@@ -111,7 +111,7 @@ def _cells(values: Iterable[Any]) -> pa.Array:
     return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
 
 
-def check_binary(values: Array, ids: Sequence[str], settings: Settings) -> None:
+def check_binary(values: Array, ids: Sequence[str], settings: CampaignSettings) -> None:
     """Refuse outcomes other than 0, 1 and none in a campaign with binary ones."""
     bad = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
     if settings.outcome_type == "binary" and len(bad):
@@ -121,7 +121,7 @@ def check_binary(values: Array, ids: Sequence[str], settings: Settings) -> None:
         )
 
 
-def units_of(source: Any, settings: Settings, units: Units, rounds: Rounds) -> list[str]:
+def units_of(source: Any, settings: CampaignSettings, units: Units, rounds: Rounds) -> list[str]:
     """Return ids from a list, a frame with the id column, or a file."""
     if isinstance(source, Path) or hasattr(source, "columns") or isinstance(source, pa.Table):
         return _known_ids(read_table(source, text=[settings.id]), settings.id, units, rounds)

@@ -138,7 +138,7 @@ def acquisitions(as_json: Json = False) -> None:
     from causalbald import acquisition
 
     rows = []
-    for a in map(acquisition.get, acquisition.names()):
+    for a in map(acquisition.load, acquisition.names()):
         needs = "covariates" if a.batchwise else ", ".join(sorted(a.needs)) or "-"
         warmth = None if a.batchwise else a.temperature
         rows.append({"name": a.name, "temperature": warmth, "needs": needs, "prefers": a.summary})
@@ -183,13 +183,13 @@ def show(
     save_figure(draw_benchmark(load(name, seed)), output)
 
 
-class Study(StrEnum):
+class DemoStudy(StrEnum):
     """Real studies whose table ships with the package."""
 
     NHEFS = "nhefs"
 
 
-StudyName = Annotated[Study, typer.Argument(metavar="NAME", help="nhefs: smokers of 1971, some of whom quit.")]
+StudyName = Annotated[DemoStudy, typer.Argument(metavar="NAME", help="nhefs: smokers of 1971, some of whom quit.")]
 
 
 @datasets_app.command(epilog="Example: causalbald datasets table nhefs -o people.csv")

@@ -13,11 +13,11 @@ import typer
 from causalbald._money import amount
 from causalbald.cli import _campaign_new, _campaign_results, _campaign_simulate
 from causalbald.cli._campaign_options import (
+    CampaignPlace,
     IdFile,
     Ids,
     Json,
     Output,
-    Study,
     batch_columns,
     check_output,
     hand_over,
@@ -53,7 +53,7 @@ _START, _MEASURE, _CONCLUDE, _RECORD = "Start", "Measure", "Conclude", "Look up,
 
 
 def ask(
-    study: Study,
+    study: CampaignPlace,
     n: Annotated[int | None, typer.Option("-n", help="People at most; default: 10, or what --budget pays.")] = None,
     output: Annotated[
         Path | None,
@@ -110,7 +110,7 @@ def _hand_over_batch(campaign: Campaign, batch: pa.Table, output: Path | None, *
 
 
 def tell(
-    study: Study,
+    study: CampaignPlace,
     results: Annotated[
         Path, typer.Argument(metavar="FILE", help="CSV, Parquet or Excel file with the id and the outcome.")
     ],
@@ -134,7 +134,7 @@ def tell(
     say(f"{', '.join(parts)}; {pending} still pending.")
 
 
-def pending(study: Study, output: Output = None, as_json: Json = False) -> None:
+def pending(study: CampaignPlace, output: Output = None, as_json: Json = False) -> None:
     """Print again who was asked for and whose outcome is still to come."""
     check_output(output)
     with opened(study, quickly=True) as campaign:
@@ -145,7 +145,7 @@ def pending(study: Study, output: Output = None, as_json: Json = False) -> None:
 
 
 def withdraw(
-    study: Study,
+    study: CampaignPlace,
     reason: Annotated[str, typer.Option(help="Why, for the record.")],
     ids: Ids = None,
     table: IdFile = None,
@@ -158,7 +158,7 @@ def withdraw(
 
 
 def fail(
-    study: Study,
+    study: CampaignPlace,
     ids: Ids = None,
     table: IdFile = None,
     reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
@@ -177,7 +177,7 @@ def _say_count(count: int, words: str, *, as_json: bool) -> None:
         say(f"{count} {words}")
 
 
-def status(study: Study, as_json: Json = False) -> None:
+def status(study: CampaignPlace, as_json: Json = False) -> None:
     """Show where the campaign stands: people by state and arm, rounds and money."""
     with opened(study, quickly=True) as campaign:
         found = campaign.status()
@@ -199,7 +199,7 @@ def status(study: Study, as_json: Json = False) -> None:
         say_next(begin, study, " -o report.html")
 
 
-def history(study: Study, output: Output = None, as_json: Json = False) -> None:
+def history(study: CampaignPlace, output: Output = None, as_json: Json = False) -> None:
     """List all that happened: a row per event and person, oldest first."""
     check_output(output)
     with opened(study, quickly=needs_no_pandas(output)) as campaign:
@@ -212,7 +212,7 @@ def _readable_event(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"time": row["time"][:19].replace("T", " "), "detail": row["detail"].partition(";")[0]}
 
 
-def columns(study: Study, as_json: Json = False) -> None:
+def columns(study: CampaignPlace, as_json: Json = False) -> None:
     """Show what each covariate became: its kind, the numbers it is turned into, and what stands for missing values."""
     with opened(study, quickly=True) as campaign:
         found = campaign.columns
@@ -234,7 +234,7 @@ def columns(study: Study, as_json: Json = False) -> None:
 
 
 def export(
-    study: Study,
+    study: CampaignPlace,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="JSON Lines file to write.")],
 ) -> None:
     """Write everything, pool and events, as JSON Lines: a copy for the archive, or for another storage."""
@@ -244,7 +244,7 @@ def export(
 
 
 def import_(
-    study: Study,
+    study: CampaignPlace,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` wrote.")],
 ) -> None:
     """Create a campaign from an export, in any storage: the same history, and so the same next batch."""

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from causalbald._files import check_place
 from causalbald.cli import _campaign_words as table
-from causalbald.cli._campaign_options import Study, say_next
+from causalbald.cli._campaign_options import CampaignPlace, say_next
 from causalbald.cli._output import busy, draw_table, print_json, printable, save_figure, say, stderr
 from causalbald.errors import CampaignExistsError, StorageError
 
@@ -26,7 +26,7 @@ _UNBALANCED_SHOWN = 8
 
 
 def new(
-    study: Study,
+    study: CampaignPlace,
     pool: table.Pool,
     id_: table.Id,
     treatment: table.Treatment,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from causalbald.campaign import Campaign
 
-Study = Annotated[
+CampaignPlace = Annotated[
     str, typer.Argument(metavar="STUDY", help="File of the campaign, or postgresql://user@host/database#name.")
 ]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Of people in the pool.", show_default=False)]

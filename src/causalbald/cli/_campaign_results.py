@@ -10,11 +10,11 @@ import typer
 
 from causalbald.cli._campaign_options import (
     Alpha,
+    CampaignPlace,
     IdFile,
     Ids,
     Json,
     Output,
-    Study,
     fitting,
     hand_over,
     interval,
@@ -29,7 +29,7 @@ _EFFECT = ("effect", "sd", "lower", "upper")
 
 
 def advice(
-    study: Study,
+    study: CampaignPlace,
     n: Annotated[int, typer.Option("-n", help="How many more measurements are thought of.", min=1)] = 10,
     as_json: Json = False,
 ) -> None:
@@ -44,7 +44,9 @@ def advice(
         typer.echo(f"- {reason}")
 
 
-def score(study: Study, ids: Ids = None, table: IdFile = None, output: Output = None, as_json: Json = False) -> None:
+def score(
+    study: CampaignPlace, ids: Ids = None, table: IdFile = None, output: Output = None, as_json: Json = False
+) -> None:
     """Rank people by how important it would be to measure them now; records nothing.
 
     `beats` is the share of those who can still be measured with a lower score.
@@ -55,7 +57,7 @@ def score(study: Study, ids: Ids = None, table: IdFile = None, output: Output = 
 
 
 def effects(
-    study: Study,
+    study: CampaignPlace,
     ids: Ids = None,
     table: IdFile = None,
     output: Output = None,
@@ -71,7 +73,7 @@ def effects(
     hand_over(found, output, campaign.storage.file, as_json=as_json, readable=with_interval(alpha))
 
 
-def ate(study: Study, alpha: Alpha = 0.05, as_json: Json = False) -> None:
+def ate(study: CampaignPlace, alpha: Alpha = 0.05, as_json: Json = False) -> None:
     """Estimate the average effect over the whole pool, with an interval from the joint belief about everyone."""
     with fitting(study) as campaign:
         found = campaign.ate(alpha=alpha)
@@ -88,7 +90,7 @@ def ate(study: Study, alpha: Alpha = 0.05, as_json: Json = False) -> None:
 
 
 def subgroups(
-    study: Study,
+    study: CampaignPlace,
     by: Annotated[str, typer.Option(help="Column of the pool; numbers are cut into fifths.")],
     output: Output = None,
     alpha: Alpha = 0.05,
@@ -100,7 +102,7 @@ def subgroups(
     hand_over(found, output, campaign.storage.file, as_json=as_json, readable=with_interval(alpha), rows=None)
 
 
-def policy(study: Study, output: Output = None, alpha: Alpha = 0.05, as_json: Json = False) -> None:
+def policy(study: CampaignPlace, output: Output = None, alpha: Alpha = 0.05, as_json: Json = False) -> None:
     """Say whom to treat, given what is better and what is worthwhile, what that gains, and how sure it is."""
     own = ("recommended", "probability_worthwhile", "settled")
     with fitting(study, output, [*own, *_EFFECT, "outside_support"]) as campaign:
@@ -121,7 +123,7 @@ def policy(study: Study, output: Output = None, alpha: Alpha = 0.05, as_json: Js
 
 
 def predict(
-    study: Study,
+    study: CampaignPlace,
     table: Annotated[Path, typer.Argument(metavar="FILE", help="Table of other people, with the same covariates.")],
     output: Output = None,
     alpha: Alpha = 0.05,
@@ -134,7 +136,7 @@ def predict(
 
 
 def report(
-    study: Study,
+    study: CampaignPlace,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="HTML file to write.")],
 ) -> None:
     """Write one HTML page: who was asked for, what was learned, whether arms and groups are fairly represented."""

@@ -61,7 +61,7 @@ class _Trial:
     def fit(self, positions: Any) -> Any:
         from causalbald.paper import refit
 
-        template, free = self.spec.make_model(), self.spec.track == "paper"
+        template, free = self.spec.load_model(), self.spec.track == "paper"
         return refit(self.benchmark, template, positions, free_validation=free)
 
 
@@ -116,13 +116,13 @@ def _overlap(request: _Request) -> None:
 
 
 def _bias(request: _Request) -> None:
-    from causalbald.paper import Acquired, bias
+    from causalbald.paper import MeasuredSet, bias
 
     trials = _trials(request, several_seeds=False)
     columns = []
     with progress_bar("fitting") as progress:
         for k, trial in enumerate(trials, start=1):
-            columns.append(Acquired(trial.spec.method, trial.positions, trial.fit(trial.positions)))
+            columns.append(MeasuredSet(trial.spec.method, trial.positions, trial.fit(trial.positions)))
             progress(k, len(trials))
     drawn = bias(trials[0].benchmark.pool, columns)
     drawn.suptitle(_title(trials))
@@ -130,13 +130,13 @@ def _bias(request: _Request) -> None:
 
 
 def _evolution(request: _Request) -> None:
-    from causalbald.paper import Study, evolution
+    from causalbald.paper import StudyHistory, evolution
 
     trials = _trials(request, several_seeds=False)
     if len(trials) > 2:
         found = ", ".join(trial.spec.method for trial in trials)
         raise InputError(f"choose one or two by --acquisition, there are {found}.")
-    studies = [Study(trial.spec.method, trial.acquired, trial.fit) for trial in trials]
+    studies = [StudyHistory(trial.spec.method, trial.acquired, trial.fit) for trial in trials]
     pool, title = trials[0].benchmark.pool, _title(trials)
     with progress_bar("fitting") as progress:
         evolution(request.output, pool, studies, every=request.every, title=title, progress=progress)
@@ -144,16 +144,18 @@ def _evolution(request: _Request) -> None:
 
 
 def _calibration(request: _Request) -> None:
-    from causalbald.figures import Predicted, calibration
+    from causalbald.figures import PredictedEffects, calibration
 
     trials = _trials(request, several_seeds=True)
-    parts: dict[str, list[Predicted]] = {}
+    parts: dict[str, list[PredictedEffects]] = {}
     with progress_bar("fitting") as progress:
         for k, trial in enumerate(trials, start=1):
             name = trial.spec.method
-            parts.setdefault(name, []).append(Predicted.of(name, trial.fit(trial.positions), trial.benchmark.test))
+            parts.setdefault(name, []).append(
+                PredictedEffects.of(name, trial.fit(trial.positions), trial.benchmark.test)
+            )
             progress(k, len(trials))
-    drawn = calibration([Predicted.pooled(own) for own in parts.values()])
+    drawn = calibration([PredictedEffects.pooled(own) for own in parts.values()])
     drawn.suptitle(_title(trials))
     save_figure(drawn, request.output)
 

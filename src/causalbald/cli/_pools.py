@@ -16,7 +16,7 @@ from causalbald.errors import InputError
 
 if TYPE_CHECKING:
     from causalbald._typing import Array
-    from causalbald.pools import Round
+    from causalbald.pools import ParquetRound
 
 app = typer.Typer()
 
@@ -183,14 +183,14 @@ def _check_names(given: Mapping[str, Any]) -> None:
         check_address(given["ray_address"])
     elif given["ray_address"] is not None:
         raise InputError("--ray-address names a Ray cluster: add --backend ray, or leave it out.")
-    function = acquisition.get(given["acquisition"])
+    function = acquisition.load(given["acquisition"])
     check_on_disk(function)
     if function.pointwise and (given["weight"] is not None or given["worthwhile"]):
         raise InputError(
             f"acquisition {function.name!r} asks neither who matters nor what is worthwhile: take a targeted one, such "
             "as tau-vr or regret, or leave --weight and --worthwhile out."
         )
-    models.make_model(given["model"])
+    models.load(given["model"])
     if given.get("temperature") is not None:
         check_number(given["temperature"], "temperature", low=0.0)
 
@@ -219,12 +219,12 @@ def _protect(output: Path | None, given: Mapping[str, Any], columns: list[str]) 
         )
 
 
-def _round(given: Mapping[str, Any], columns: list[str]) -> Round:
+def _round(given: Mapping[str, Any], columns: list[str]) -> ParquetRound:
     """Open the pool and the tables, from the options of a command by name, which writes these ``columns``."""
     _check_names(given)
     _protect(given["output"], given, columns)
     with busy(f"reading {given['pool'].name}"):
-        from causalbald.pools import ParquetPool, Round
+        from causalbald.pools import ParquetPool, ParquetRound
         from causalbald.pools._files import ParquetFiles
 
         if given["weight"] is not None:
@@ -239,7 +239,7 @@ def _round(given: Mapping[str, Any], columns: list[str]) -> Round:
             kinds=table.kinds(given),
         )
         names = ("outcome", "model", "weight", "worthwhile", "seed")
-        found = Round(pool, given["measured"], **{name: given[name] for name in names})
+        found = ParquetRound(pool, given["measured"], **{name: given[name] for name in names})
     numbers = sum(len(c.features) for c in pool.columns)
     say(
         f"{pool.name}: {len(pool):,} people, {len(pool.columns)} covariates as {numbers} numbers; "
@@ -251,7 +251,7 @@ def _round(given: Mapping[str, Any], columns: list[str]) -> Round:
     return found
 
 
-def _scores(round_: Round, given: Mapping[str, Any]) -> Array:
+def _scores(round_: ParquetRound, given: Mapping[str, Any]) -> Array:
     with busy("fitting"):
         _ = round_.model  # fitted when it is first asked for
     with progress_bar("scoring") as progress:

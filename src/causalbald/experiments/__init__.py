@@ -1,16 +1,16 @@
 """Simulated studies: active learning on benchmarks with known truth."""
 
-from causalbald.experiments._plan import Plan, Settings, preset, read_plan
-from causalbald.experiments._runner import Outcome, run, run_trials
+from causalbald.experiments._plan import BenchmarkSettings, Plan, preset, read_plan
+from causalbald.experiments._runner import TrialResult, run, run_trials
 from causalbald.experiments._spec import TrialSpec
 from causalbald.experiments._store import Store
 from causalbald.experiments._trial import TrialState, run_trial, warm_start_positions
 
 __all__ = [
-    "Outcome",
+    "BenchmarkSettings",
     "Plan",
-    "Settings",
     "Store",
+    "TrialResult",
     "TrialSpec",
     "TrialState",
     "preset",

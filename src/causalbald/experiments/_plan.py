@@ -18,7 +18,7 @@ from causalbald.models import _registry as models
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchmarkSettings:
     """How a data set is studied; ``options`` are those of the data set."""
 
     warm_start: int
@@ -31,11 +31,11 @@ class Settings:
 _NUMBERS = {"warm_start": 2, "batch_size": 1, "steps": 0}
 # The paper's table of settings. IHDP's last fit has the whole pool.
 PAPER = {
-    "synthetic": Settings(10, 10, 30),
-    "synthetic-bimodal": Settings(10, 10, 30),
-    "ihdp": Settings(100, 10, 37),
-    "ihdp-cov": Settings(100, 10, 12),  # its smallest pool has 229 units
-    "cmnist": Settings(250, 50, 55),
+    "synthetic": BenchmarkSettings(10, 10, 30),
+    "synthetic-bimodal": BenchmarkSettings(10, 10, 30),
+    "ihdp": BenchmarkSettings(100, 10, 37),
+    "ihdp-cov": BenchmarkSettings(100, 10, 12),  # its smallest pool has 229 units
+    "cmnist": BenchmarkSettings(250, 50, 55),
 }
 # Which preset of a model suits a data set that has none of its own name.
 _PRESET_OF = {"ihdp-cov": "ihdp", "synthetic-bimodal": "synthetic"}
@@ -63,7 +63,7 @@ class Plan:
     acquisitions: tuple[str, ...] = PAPER_ACQUISITIONS
     tracks: tuple[str, ...] = ("paid",)
     seeds: tuple[int, ...] = (0,)
-    settings: dict[str, Settings] = field(default_factory=dict)
+    settings: dict[str, BenchmarkSettings] = field(default_factory=dict)
     model_options: dict[str, dict[str, Any]] = field(default_factory=dict)
     temperature: float | None = None
     batch: Batch | None = None
@@ -99,7 +99,7 @@ class Plan:
             model_options=self.model_options.get(model, {}),
         )
 
-    def settings_of(self, dataset: str, **given: Any) -> Settings:
+    def settings_of(self, dataset: str, **given: Any) -> BenchmarkSettings:
         """Return how a data set is studied, with what is ``given`` in place of what the plan says."""
         found = self.settings.get(dataset) or PAPER.get(dataset)
         if found is not None:
@@ -109,7 +109,7 @@ class Plan:
                 f"no settings for data set {dataset!r}: give --warm-start, --batch-size and --steps, or "
                 f"[settings.{dataset}] with warm_start, batch_size and steps in a file."
             )
-        return Settings(**given)
+        return BenchmarkSettings(**given)
 
     def only(self, **names: tuple[str, ...]) -> Plan | None:
         """Return the part with these ``datasets``, ``models`` or ``tracks``; None if there is none."""
@@ -137,9 +137,9 @@ class Plan:
             for name, least in _NUMBERS.items():
                 check_int(getattr(settings, name), f"{name} of {dataset}", low=least)
         for model in self.models:
-            models.make_model(model, **self.model_options.get(model, {}))
+            models.load(model, **self.model_options.get(model, {}))
         for acquisition in self.acquisitions:
-            acq.get(acquisition)
+            acq.load(acquisition)
         for track in self.tracks:
             check_choice(track, "track", ("paid", "paper"))
         if self.temperature is not None:
@@ -167,7 +167,7 @@ _preset(
         ("synthetic", "ihdp"),
         acquisitions=("random", "mu-bald", "mu-rho-bald"),
         seeds=(0, 1),
-        settings={"synthetic": Settings(10, 10, 10), "ihdp": Settings(100, 20, 5)},
+        settings={"synthetic": BenchmarkSettings(10, 10, 10), "ihdp": BenchmarkSettings(100, 20, 5)},
     ),
 )
 _BOTH = ("paper", "paid")
@@ -223,7 +223,7 @@ def plan_of(content: dict[str, Any], source: str = "the plan") -> Plan:
     if "seeds" in values:
         values["seeds"] = parse_seeds(values["seeds"])
     plan = Plan(**{**values, "settings": {}})
-    names = [f.name for f in fields(Settings)]
+    names = [f.name for f in fields(BenchmarkSettings)]
     settings = _tables(values.get("settings", {}), plan.datasets, "settings", source)
     for dataset, given in settings.items():
         _known(given, names, f"settings.{dataset} in {source}")
@@ -243,12 +243,12 @@ def _tables(given: Any, names: Sequence[str], what: str, source: str) -> dict[st
     return given
 
 
-def _settings(dataset: str, given: dict[str, Any]) -> Settings:
+def _settings(dataset: str, given: dict[str, Any]) -> BenchmarkSettings:
     default = PAPER.get(dataset)
     missing = [name for name in _NUMBERS if name not in given]
     if default is None and missing:
         raise InputError(f"settings.{dataset} lacks {missing[0]!r}.")
-    return Settings(**given) if default is None else replace(default, **given)
+    return BenchmarkSettings(**given) if default is None else replace(default, **given)
 
 
 def parse_seeds(seeds: Any) -> tuple[int, ...]:

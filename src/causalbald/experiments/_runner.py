@@ -16,7 +16,7 @@ import pandas as pd
 from causalbald import acquisition as acq
 from causalbald._typing import Array
 from causalbald._validation import check_choice, check_int
-from causalbald._workers import Lost, Pool, local_pool, ray_pool
+from causalbald._workers import Lost, WorkerPool, local_pool, ray_pool
 from causalbald.errors import InputError
 from causalbald.experiments._packed import named_table
 from causalbald.experiments._spec import TrialSpec
@@ -30,7 +30,7 @@ _ATTEMPTS = 3
 
 
 @dataclass
-class Outcome:
+class TrialResult:
     """What a run did: trials finished now, found finished, and failed with the reason."""
 
     finished: int = 0
@@ -46,7 +46,7 @@ def run(
     backend: Backend = "local",
     ray_address: str | None = None,
     progress: Progress | None = None,
-) -> Outcome:
+) -> TrialResult:
     """Run the trials whose results are not in ``folder`` yet, and keep each result there.
 
     A trial that was cut off goes on after its last finished fit, with the same result as an uninterrupted one. A
@@ -73,7 +73,7 @@ def run(
     _check_beside(store, plan)
     store.open().plan(plan)
     left = [spec for spec in plan if not store.is_done(spec)]
-    outcome = Outcome(skipped=len(plan) - len(left))
+    outcome = TrialResult(skipped=len(plan) - len(left))
     bar = _Bar(plan, left, store, progress)
     if left:
         pool = local_pool(workers) if backend == "local" else ray_pool(workers, ray_address)
@@ -96,7 +96,7 @@ def _check_beside(store: Store, plan: list[TrialSpec]) -> None:
             )
 
 
-def _run_all(pool: Pool, left: list[TrialSpec], store: Store, outcome: Outcome, bar: _Bar) -> None:
+def _run_all(pool: WorkerPool, left: list[TrialSpec], store: Store, outcome: TrialResult, bar: _Bar) -> None:
     for spec, values in _each(pool, _propensity, _first_on_data(left, store), store, bar):
         if isinstance(values, np.ndarray) and store.propensity(spec) is None:
             store.keep_propensity(spec, values)  # a worker that does not see the folder could not
@@ -113,7 +113,7 @@ def _run_all(pool: Pool, left: list[TrialSpec], store: Store, outcome: Outcome, 
 
 
 def _each(
-    pool: Pool, work: Callable[..., object], specs: list[TrialSpec], store: Store, bar: _Bar
+    pool: WorkerPool, work: Callable[..., object], specs: list[TrialSpec], store: Store, bar: _Bar
 ) -> Iterator[tuple[TrialSpec, Any]]:
     """Yield each spec with what ``work`` returned, or the exception that it raised, as they come.
 
@@ -139,14 +139,14 @@ def _each(
 
 def _first_on_data(specs: list[TrialSpec], store: Store) -> list[TrialSpec]:
     """Return a trial for each data set and seed whose propensities are not here yet: one that needs them, if any."""
-    needing = sorted(specs, key=lambda spec: "propensity" in acq.get(spec.acquisition).needs)
+    needing = sorted(specs, key=lambda spec: "propensity" in acq.load(spec.acquisition).needs)
     return [spec for spec in {spec.data_key: spec for spec in needing}.values() if store.propensity(spec) is None]
 
 
 def _propensity(spec: TrialSpec, folder: str) -> Array | None:
     """Fit and keep the propensities of a trial's pool, unless the trial does without."""
     store, pool = Store(folder), spec.load().pool
-    if pool.propensity is not None and "propensity" not in acq.get(spec.acquisition).needs:
+    if pool.propensity is not None and "propensity" not in acq.load(spec.acquisition).needs:
         return None
     values = fit_propensity(pool, spec.seed)
     if store.folder.is_dir():

@@ -17,7 +17,7 @@ from causalbald.datasets import _base as benchmarks
 from causalbald.errors import InputError
 from causalbald.experiments._trial import Track, TrialState, run_trial
 from causalbald.models import _registry as models
-from causalbald.models import make_model
+from causalbald.models import load as load_model
 
 # Part of every key: raise it when trials of the same spec are no longer the same trials.
 _FORMAT = 1
@@ -101,7 +101,7 @@ class TrialSpec:
 
     @property
     def _own_batch(self) -> Batch:
-        return acq.get(self.acquisition).batch if self.acquisition in acq.names() else "softmax"
+        return acq.load(self.acquisition).batch if self.acquisition in acq.names() else "softmax"
 
     @property
     def key(self) -> str:
@@ -151,10 +151,10 @@ class TrialSpec:
         self._check_plugin("dataset")
         return datasets.load(self.dataset, self.seed, **self.dataset_options)
 
-    def make_model(self) -> Any:
+    def load_model(self) -> Any:
         """Return the model, not fitted."""
         self._check_plugin("model")
-        return make_model(self.model, self.preset, random_state=self.seed, **self.model_options)
+        return load_model(self.model, self.preset, random_state=self.seed, **self.model_options)
 
     def run(
         self,
@@ -168,7 +168,7 @@ class TrialSpec:
         state = TrialState() if state is None else state
         run_trial(
             self.load(),
-            model=self.make_model(),
+            model=self.load_model(),
             acquisition=self.acquisition,
             warm_start=self.warm_start,
             batch_size=self.batch_size,

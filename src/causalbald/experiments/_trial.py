@@ -23,7 +23,8 @@ from causalbald.acquisition._registry import Batch
 from causalbald.datasets import Benchmark, Split
 from causalbald.diagnostics._support import EQUAL_ARMS, is_outside
 from causalbald.errors import InputError
-from causalbald.models import CateEstimator, PropensityModel, PropensityNetwork, make_model
+from causalbald.models import CateEstimator, PropensityModel, PropensityNetwork
+from causalbald.models import load as load_model
 from causalbald.pools import _choosing
 
 Track = Literal["paid", "paper"]
@@ -104,10 +105,10 @@ def run_trial(
         row.
     """
     pool = benchmark.pool
-    function = acq.get(acquisition)
+    function = acq.load(acquisition)
     _check_plan(len(pool), warm_start, batch_size, steps, track)
     price = None if cost is None else check_cost(cost, len(pool))
-    template = make_model(model, random_state=seed) if isinstance(model, str) else model
+    template = load_model(model, random_state=seed) if isinstance(model, str) else model
     batch = function.batch if batch is None else batch
     if propensity is None and (pool.propensity is None or "propensity" in function.needs):
         propensity = fit_propensity(pool, seed)

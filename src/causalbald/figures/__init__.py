@@ -3,7 +3,7 @@
 Only :func:`evolution` writes a file, as an animation has no other form.
 """
 
-from causalbald.figures._calibration import Predicted, calibration
+from causalbald.figures._calibration import PredictedEffects, calibration
 from causalbald.figures._campaign import draw_audit, draw_effects, draw_progress
 from causalbald.figures._convergence import convergence, paper_rows
 from causalbald.figures._overlap import overlap
@@ -14,7 +14,7 @@ from causalbald.figures._support import draw_balance, draw_support
 __all__ = [
     "ARM_COLOURS",
     "Look",
-    "Predicted",
+    "PredictedEffects",
     "calibration",
     "convergence",
     "draw_audit",

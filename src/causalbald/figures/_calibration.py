@@ -25,7 +25,7 @@ _CHUNK = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted:
+class PredictedEffects:
     """A method's belief about the effects of N units whose truth is known.
 
     ``truth`` and ``effect`` are (N,); ``reach`` (10, N) is how far the interval of each level of ``LEVELS`` reaches to
@@ -38,7 +38,7 @@ class Predicted:
     reach: Array
 
     @classmethod
-    def of(cls, name: str, model: CateEstimator, test: Split) -> Predicted:
+    def of(cls, name: str, model: CateEstimator, test: Split) -> PredictedEffects:
         """Return what a fitted model believes about the units of a test split."""
         parts = []
         for start in range(0, len(test), _CHUNK):
@@ -49,7 +49,7 @@ class Predicted:
         return cls(name, test.effect, np.concatenate(effect), np.concatenate(reach, axis=1))
 
     @classmethod
-    def pooled(cls, parts: Sequence[Predicted]) -> Predicted:
+    def pooled(cls, parts: Sequence[PredictedEffects]) -> PredictedEffects:
         """Return one method's beliefs in several trials as one: the units of all of them."""
         truth, effect = (np.concatenate([getattr(p, field) for p in parts]) for field in ("truth", "effect"))
         return cls(parts[0].name, truth, effect, np.concatenate([p.reach for p in parts], axis=1))
@@ -61,7 +61,7 @@ class Predicted:
         return result
 
 
-def calibration(methods: Sequence[Predicted]) -> Figure:
+def calibration(methods: Sequence[PredictedEffects]) -> Figure:
     """Draw, for each method, predicted against true effects with 95 % intervals, and for all, how often intervals hold.
 
     Intervals are drawn for at most 120 units, evenly spaced in the order of their true effects, and in black with a
@@ -94,7 +94,7 @@ def calibration(methods: Sequence[Predicted]) -> Figure:
     return figure
 
 
-def _scatter(axes: Any, method: Predicted, style: Look) -> None:
+def _scatter(axes: Any, method: PredictedEffects, style: Look) -> None:
     order = np.argsort(method.truth)
     shown = order[np.linspace(0, len(order) - 1, min(len(order), _MAX_BARS)).astype(int)]
     truth, effect, reach = method.truth[shown], method.effect[shown], method.reach[-1, shown]
@@ -108,7 +108,7 @@ def _scatter(axes: Any, method: Predicted, style: Look) -> None:
     axes.set_title(f"{method.name}\n{hold} of {len(method.truth):,}", fontsize=10)
 
 
-def _coverage(axes: Any, methods: Sequence[Predicted], styles: dict[str, Look]) -> None:
+def _coverage(axes: Any, methods: Sequence[PredictedEffects], styles: dict[str, Look]) -> None:
     axes.plot((0, 1), (0, 1), color="black", linestyle=":", linewidth=1, label="as it should be")
     for method in methods:
         style = styles[method.name]
@@ -118,7 +118,7 @@ def _coverage(axes: Any, methods: Sequence[Predicted], styles: dict[str, Look]) 
     axes.set_title("how often intervals\nhold the true effect", fontsize=10)
 
 
-def _limits(methods: Sequence[Predicted]) -> tuple[float, float]:
+def _limits(methods: Sequence[PredictedEffects]) -> tuple[float, float]:
     """Return the range of true effects, with a margin."""
     truth = np.concatenate([m.truth for m in methods])
     margin = 0.05 * (np.ptp(truth) or 1.0)

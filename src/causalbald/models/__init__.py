@@ -6,7 +6,7 @@ from causalbald.models._due import DeepKernelGP
 from causalbald.models._gaussian_process import GaussianProcess, IndexProcess
 from causalbald.models._propensity import PropensityModel
 from causalbald.models._propensity_network import PropensityNetwork
-from causalbald.models._registry import make_model, names, register
+from causalbald.models._registry import load, names, register
 from causalbald.models._tarnet import TarnetEnsemble
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "PropensityModel",
     "PropensityNetwork",
     "TarnetEnsemble",
-    "make_model",
+    "load",
     "names",
     "register",
 ]

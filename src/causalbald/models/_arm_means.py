@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from causalbald._typing import AnyArray, Array, Treatment
-from causalbald.models._base import CateEstimator, Labelled, Linked, Links
+from causalbald.models._base import CateEstimator, CrossBelief, CrossBeliefOf, LabelSet
 from causalbald.posterior import Posterior
 
 _ARMS = 2
@@ -34,7 +34,7 @@ class ArmMeans(CateEstimator):
         self.limits = limits
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
+    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
         low, high = self.limits
         risk, labels = arm_risks(data.y > low, data.t)
         scale = high - low
@@ -48,16 +48,16 @@ class ArmMeans(CateEstimator):
         factor = np.broadcast_to(np.diag(np.sqrt(self.variance_)), (*shape, _ARMS))
         return Posterior(np.broadcast_to(self.mean_, shape), factor, np.zeros(()), self.noise_, limits=self.limits)
 
-    def links(self, X: Any) -> Links | None:
+    def links(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``: arms are known to be the same for everyone."""
         others = len(self._check_new(X))
 
-        def at(x: AnyArray) -> Linked:
+        def at(x: AnyArray) -> CrossBelief:
             def covariance(rows: slice, own: Treatment, arm: int | None) -> Array:
                 sign = np.array([-1.0, 1.0]) if arm is None else np.eye(_ARMS)[arm]
                 return np.repeat((sign * self.variance_)[own][:, None], others, axis=1)
 
-            return Linked(self._posterior(x, joint=False), covariance)
+            return CrossBelief(self._posterior(x, joint=False), covariance)
 
         return at
 

@@ -14,9 +14,10 @@ from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_int
 from causalbald.errors import InputError
 from causalbald.models._arm_means import ArmMeans
-from causalbald.models._base import CateEstimator, Labelled, Linked, Links, deal
+from causalbald.models._base import CateEstimator, CrossBelief, CrossBeliefOf, LabelSet, deal
 from causalbald.models._cross_belief import between_members, of_arm
-from causalbald.models._registry import make_model, register
+from causalbald.models._registry import load as load_model
+from causalbald.models._registry import register
 from causalbald.posterior import Posterior
 
 # A candidate with a smaller share costs as much as the others and changes nothing.
@@ -69,7 +70,7 @@ class AutoEstimator(CateEstimator):
         self.max_labels = max_labels
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
+    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
         self._limits = outcome_range(data.y)
         # On events, too, an index explains noise: beside gp and arm means it made risks worse at 50 to 600 labels.
         indexed = data.x[0].size > 1 and self._limits is None
@@ -92,7 +93,7 @@ class AutoEstimator(CateEstimator):
             self.weights_ = _kept(names, weights if self._limits is None else _with_covariates(weights))
         self.models_ = [self._fitted_on(name, data, pool) for name in self.weights_]
 
-    def _held_out(self, names: list[str], data: Labelled, pool: AnyArray, folds: int) -> Array:
+    def _held_out(self, names: list[str], data: LabelSet, pool: AnyArray, folds: int) -> Array:
         """Return log densities (n, M) of labels by models that have not seen them, until the models differ clearly."""
         fold, found = deal(data.t, folds, generator(self.random_state, "folds")), np.empty((0, len(names)))
         for k in range(folds):
@@ -104,11 +105,11 @@ class AutoEstimator(CateEstimator):
                 break
         return found
 
-    def _fitted_on(self, name: str, data: Labelled, pool: AnyArray) -> CateEstimator:
+    def _fitted_on(self, name: str, data: LabelSet, pool: AnyArray) -> CateEstimator:
         if name == _MEANS and self._limits is not None:
             model: CateEstimator = ArmMeans(limits=self._limits)
         else:
-            model = make_model(name, random_state=self.random_state)
+            model = load_model(name, random_state=self.random_state)
         return model.fit(data.y, data.t, X=data.x, pool=pool)
 
     def _limited(self, belief: Posterior) -> Posterior:
@@ -126,7 +127,7 @@ class AutoEstimator(CateEstimator):
             beliefs = [belief.linearised() for belief in beliefs]
         return Posterior.mixture(beliefs, list(self.weights_.values()))
 
-    def links(self, X: Any) -> Links | None:
+    def links(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``, if every model of the mixture knows it."""
         others = self._check_new(X)
         links = [found for model in self.models_ if (found := model.links(others)) is not None]
@@ -138,7 +139,7 @@ class AutoEstimator(CateEstimator):
         beliefs = [self._limited(model.posterior(others, joint=False)) for model in self.models_]
         there = np.stack([belief.expected.T for belief in beliefs])  # (M, K, J)
 
-        def at(x: AnyArray) -> Linked:
+        def at(x: AnyArray) -> CrossBelief:
             units = [found(x) for found in links]
             here = np.stack([self._limited(unit.belief).expected.T for unit in units])
 
@@ -147,7 +148,7 @@ class AutoEstimator(CateEstimator):
                 within = np.stack([unit.covariance(rows, own, arm) for unit in units])
                 return np.tensordot(weights, within, 1) + between_members(means, of_arm(there, arm), weights)
 
-            return Linked(self._mixed([unit.belief for unit in units]), covariance)
+            return CrossBelief(self._mixed([unit.belief for unit in units]), covariance)
 
         return at
 
@@ -157,7 +158,7 @@ def _of_several_links(beliefs: Sequence[Posterior]) -> bool:
     return len({belief.link for belief in beliefs}) > 1
 
 
-def _log_densities(beliefs: Sequence[Posterior], out: Labelled) -> Array:
+def _log_densities(beliefs: Sequence[Posterior], out: LabelSet) -> Array:
     """Return log densities (n, M) of outcomes; of two values, log probabilities.
 
     The Gaussian density of one of two values has no bound, and is the larger the surer a model is; a probability has.

@@ -28,19 +28,19 @@ from causalbald.posterior import Posterior
 CHUNK = 1024
 
 
-class Labelled(NamedTuple):
+class LabelSet(NamedTuple):
     """Measured units: outcome y (n,), arm t (n,), covariates x (n, D) or images (n, C, H, W)."""
 
     y: Array
     t: Treatment
     x: AnyArray
 
-    def take(self, rows: Positions) -> Labelled:
+    def take(self, rows: Positions) -> LabelSet:
         """Return some of the units; ``rows`` are positions."""
-        return Labelled(self.y[rows], self.t[rows], self.x[rows])
+        return LabelSet(self.y[rows], self.t[rows], self.x[rows])
 
 
-class Linked(NamedTuple):
+class CrossBelief(NamedTuple):
     """Some units, each by itself, and how they hang together with a few others.
 
     ``covariance(rows, T, arm)`` is Cov(mu_T(x_i), mu_arm(x_j)), (n, J), of the units in ``rows``, with arms T (n,), and
@@ -51,7 +51,7 @@ class Linked(NamedTuple):
     covariance: Callable[[slice, Treatment, int | None], Array]
 
 
-Links = Callable[[AnyArray], Linked]
+CrossBeliefOf = Callable[[AnyArray], CrossBelief]
 
 
 class CateEstimator(BaseEstimator, ABC):
@@ -65,7 +65,7 @@ class CateEstimator(BaseEstimator, ABC):
     random_state: int
 
     @abstractmethod
-    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None: ...
+    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None: ...
 
     @abstractmethod
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior: ...
@@ -96,7 +96,7 @@ class CateEstimator(BaseEstimator, ABC):
             Labelled units for early stopping. They cost money too; models that can do without ignore them.
         """
         x, names = check_inputs(X, images=self.accepts_images), text_names(X, "X")
-        data = Labelled(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
+        data = LabelSet(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
         check_both_arms(data.t)
         others = x if pool is None else self._check_alike(pool, "pool", x.shape[1:], names)
         free = None if validation is None else self._check_validation(validation, x.shape[1:], names)
@@ -123,7 +123,7 @@ class CateEstimator(BaseEstimator, ABC):
         """
         return self._posterior(self._check_new(X), joint=joint)
 
-    def links(self, X: Any) -> Links | None:
+    def links(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``, if the model knows it without joint beliefs about all."""
         return None
 
@@ -176,12 +176,12 @@ class CateEstimator(BaseEstimator, ABC):
 
     def _check_validation(
         self, validation: tuple[ArrayLike, ArrayLike, Any], shape: tuple[int, ...], names: Sequence[str] | None
-    ) -> Labelled:
+    ) -> LabelSet:
         if len(validation) != 3:
             raise InputError("validation must be a triple (Y, T, X).")
         x = self._check_alike(validation[2], "validation X", shape, names)
         y = check_vector(validation[0], "validation Y", len(x))
-        return Labelled(y, check_treatment(validation[1], len(x), "validation T"), x)
+        return LabelSet(y, check_treatment(validation[1], len(x), "validation T"), x)
 
     @staticmethod
     def _sign(T0: int, T1: int) -> int:

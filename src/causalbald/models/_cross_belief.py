@@ -14,7 +14,7 @@ from causalbald.posterior import Posterior
 
 
 @dataclass(frozen=True)
-class ProcessLinks:
+class ProcessCrossBelief:
     """Covariances of units with J others at z (J, D), in standard units.
 
     After labels it is the prior's covariance minus what the labels say of both, k_iᵀ ``pull`` with ``pull`` = K⁻¹ k_j.
@@ -36,17 +36,17 @@ class ProcessLinks:
         pull = single.whitening.T @ (single.whitening @ kernel)
         return cls(h, single, z, single.weights @ kernel + h.means[:, None], pull, pull[1] - pull[0])
 
-    def at(self, x: Tensor) -> UnitLinks:
+    def at(self, x: Tensor) -> UnitCrossBelief:
         """Return units x (N, D) with their kernels to the labels, on which all that is asked of them rests."""
         x = x.to(self.single.x)
-        return UnitLinks(self, x, self.process.by_arm(self.single.x, self.single.arm, x))
+        return UnitCrossBelief(self, x, self.process.by_arm(self.single.x, self.single.arm, x))
 
 
 @dataclass(frozen=True)
-class UnitLinks:
+class UnitCrossBelief:
     """Units x (N, D), and their kernel with the labels under each arm, (K, n, N)."""
 
-    links: ProcessLinks
+    links: ProcessCrossBelief
     x: Tensor
     kernel: Tensor
 

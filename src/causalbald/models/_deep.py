@@ -21,10 +21,10 @@ from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError, UnknownNameError
 from causalbald.models import _saved_models
-from causalbald.models._base import CateEstimator, Labelled, deal
+from causalbald.models._base import CateEstimator, LabelSet, deal
 from causalbald.models._nn.encoders import Architecture
 from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, Rows, Study
+from causalbald.models._nn.study import Labels, MemberLabels, Rows
 from causalbald.models._nn.training import Schedule
 
 Outcome = Literal["auto", "continuous", "binary"]
@@ -150,7 +150,7 @@ class DeepEstimator(CateEstimator):
     def _device(self) -> torch.device:
         return find_device(self.device)
 
-    def _prepare(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> tuple[Labels, Labels | None]:
+    def _prepare(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> tuple[Labels, Labels | None]:
         """Fix the scaling and return bought labels, and free ones, in standard units on the device."""
         self.shape_ = data.x.shape[1:]
         self.binary_ = self._is_binary(data.y)
@@ -169,19 +169,21 @@ class DeepEstimator(CateEstimator):
         s = d["scaling"]
         self.scaling_ = Scaling(np.array(s["x_mean"]), np.array(s["x_scale"]), s["y_mean"], s["y_scale"])
 
-    def _labels(self, data: Labelled) -> Labels:
+    def _labels(self, data: LabelSet) -> Labels:
         x, t, y = self.scaling_.covariates(data.x), torch.as_tensor(data.t), self.scaling_.outcomes(data.y)
         device = self._device()
         return Labels(x.to(device), t.to(device), y.to(device))
 
-    def _study(self, labels: Labels, free: Labels | None, members: int) -> Study:
+    def _study(self, labels: Labels, free: Labels | None, members: int) -> MemberLabels:
         """Return who trains on what: members stop on ``free`` labels, or each on its own share of the bought ones."""
         rng, device = generator(self.random_state, "held-out"), labels.y.device
         limit = check_int(self.max_validation, "max_validation", low=1)
         everyone = np.arange(len(labels))
         if free is not None:
             looked_at = np.sort(rng.permutation(len(free))[:limit])
-            return Study(labels, Rows.of([everyone] * members, device), free, Rows.of([looked_at] * members, device))
+            return MemberLabels(
+                labels, Rows.of([everyone] * members, device), free, Rows.of([looked_at] * members, device)
+            )
         folds = max(members, _LARGEST_SHARE)
         if len(labels) < folds:
             raise InputError(
@@ -191,7 +193,7 @@ class DeepEstimator(CateEstimator):
         fold = deal(labels.t.cpu().numpy(), folds, rng)
         held = [np.flatnonzero(fold == m)[:limit] for m in range(members)]
         train = [np.flatnonzero(fold != m) for m in range(members)]
-        return Study(labels, Rows.of(train, device), labels, Rows.of(held, device))
+        return MemberLabels(labels, Rows.of(train, device), labels, Rows.of(held, device))
 
 
 def check_architecture(

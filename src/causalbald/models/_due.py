@@ -15,14 +15,14 @@ from causalbald._random import generator
 from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
-from causalbald.models._base import Labelled, Linked, Links
-from causalbald.models._cross_belief import ProcessLinks, between_members, of_arm
+from causalbald.models._base import CrossBelief, CrossBeliefOf, LabelSet
+from causalbald.models._cross_belief import ProcessCrossBelief, between_members, of_arm
 from causalbald.models._deep import DeepEstimator, Outcome, check_schedule
 from causalbald.models._nn.deep_kernel import DeepKernel, MemberKernel
 from causalbald.models._nn.kernels import KERNELS
 from causalbald.models._nn.objectives import Evidence, Variational
 from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, Rows, Study
+from causalbald.models._nn.study import Labels, MemberLabels, Rows
 from causalbald.models._nn.training import Schedule, adam, train
 from causalbald.models._registry import register
 from causalbald.models._sites import Single, SiteBelief, Sites
@@ -179,7 +179,7 @@ class DeepKernelGP(DeepEstimator):
         self.device = device
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
+    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
         for name in ("sites", "max_exact", "inducing"):
             check_int(getattr(self, name), name, low=1)
         check_choice(self.kernel, "kernel", tuple(KERNELS))
@@ -210,7 +210,7 @@ class DeepKernelGP(DeepEstimator):
         _, stops = self._train("fold", self._study(labels, None, folds), self._schedule)
         steps = max(1, round(float(np.mean(stops))))
         as_long = replace(self._schedule, max_steps=steps, every=steps)
-        objective, _ = self._train("member", Study.of_all(labels, members), as_long)
+        objective, _ = self._train("member", MemberLabels.of_all(labels, members), as_long)
         self.steps_ = [steps] * members
         return objective
 
@@ -229,7 +229,7 @@ class DeepKernelGP(DeepEstimator):
             )
         return not self.binary_ and self.inference != "minibatch"
 
-    def _train(self, purpose: str, study: Study, schedule: Schedule) -> tuple[Evidence | Variational, list[int]]:
+    def _train(self, purpose: str, study: MemberLabels, schedule: Schedule) -> tuple[Evidence | Variational, list[int]]:
         """Train a network per member, stopped on what the study holds out, if anything."""
         rate = check_number(self.learning_rate, "learning_rate", above=0.0)
         network = self._build(self._streams(purpose, len(study.train.lengths)))
@@ -316,7 +316,7 @@ class DeepKernelGP(DeepEstimator):
         # Each by itself, since the factor of the mixture can be large.
         return Posterior.mixture([b.rescaled(self.scaling_.y_scale, self.scaling_.y_mean) for b in beliefs])
 
-    def links(self, X: Any) -> Links | None:
+    def links(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``: exact, where joint beliefs run through sites.
 
         Binary outcomes, and the paper's bound, have them through sites alone.
@@ -325,10 +325,10 @@ class DeepKernelGP(DeepEstimator):
             return None
         others = self._encoded(self._check_new(X))
         kernels, singles = self.network_.member_kernels(), self._of_single_units()
-        members = [ProcessLinks.of(k, s, z) for k, s, z in zip(kernels, singles, others, strict=True)]
+        members = [ProcessCrossBelief.of(k, s, z) for k, s, z in zip(kernels, singles, others, strict=True)]
         weights, there = np.full(len(members), 1 / len(members)), np.stack([m.mean.numpy() for m in members])
 
-        def at(x: AnyArray) -> Linked:
+        def at(x: AnyArray) -> CrossBelief:
             units = [m.at(z) for m, z in zip(members, self._encoded(x), strict=True)]
             beliefs = [unit.posterior() for unit in units]
             here = np.stack([belief.mean.T for belief in beliefs])
@@ -340,7 +340,7 @@ class DeepKernelGP(DeepEstimator):
                 total = within + between_members(means, of_arm(there, arm), weights)
                 return np.asarray(total * self.scaling_.y_scale**2)
 
-            return Linked(self._mixed(beliefs), covariance)
+            return CrossBelief(self._mixed(beliefs), covariance)
 
         return at
 

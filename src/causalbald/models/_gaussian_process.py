@@ -18,8 +18,8 @@ from causalbald._threads import threads_of_fit
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
 from causalbald.models._arm_means import arm_risks
-from causalbald.models._base import CHUNK, CateEstimator, Labelled, Linked, Links
-from causalbald.models._cross_belief import ProcessLinks
+from causalbald.models._base import CHUNK, CateEstimator, CrossBelief, CrossBeliefOf, LabelSet
+from causalbald.models._cross_belief import ProcessCrossBelief
 from causalbald.models._effect_kernel import ARMS, LEAST_NOISE, Hyperparameters, IndexPrior, Prior
 from causalbald.models._evidence import collapsed_bound, log_evidence
 from causalbald.models._registry import register
@@ -84,7 +84,7 @@ class GaussianProcess(CateEstimator):
         self.components = components
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
+    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
         for name in ("sites", "max_exact", "inducing", "max_iter", "components"):
             check_int(getattr(self, name), name, low=1)
         self.units_ = StandardUnits.of_pool(pool, self.components, self.random_state)
@@ -124,7 +124,7 @@ class GaussianProcess(CateEstimator):
         signs = generator(self.random_state, "probes").integers(0, 2, size=(labels, _PROBES)) * 2.0 - 1.0
         return torch.as_tensor(signs / np.sqrt(_PROBES))
 
-    def _least_noise(self, data: Labelled) -> tuple[float, float]:
+    def _least_noise(self, data: LabelSet) -> tuple[float, float]:
         """Return the least noise variance of each arm, on the standardised scale.
 
         In an arm with hardly any events the noise would fall to nothing, and the belief would be sure that nothing can
@@ -171,7 +171,7 @@ class GaussianProcess(CateEstimator):
             belief = belief.widened(moved.numpy(), joint=joint)
         return belief.rescaled(self.y_scale_, self.y_mean_)
 
-    def links(self, X: Any) -> Links | None:
+    def links(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``: exact, where joint beliefs run through sites.
 
         Not where sites are fewer than labels: then they tell all there is to know, and joint beliefs are cheaper.
@@ -179,10 +179,10 @@ class GaussianProcess(CateEstimator):
         if len(self.joint_.x) < len(self.single_.x):
             return None
         h, others = self.hyperparameters_, self._standardise(self._check_new(X))
-        links = ProcessLinks.of(h, self.single_, others)
+        links = ProcessCrossBelief.of(h, self.single_, others)
         tangent = None if self.tangent_ is None else self.tangent_.factor(h, others)  # (J, K, p)
 
-        def at(x: AnyArray) -> Linked:
+        def at(x: AnyArray) -> CrossBelief:
             units = links.at(self._standardise(x))
             moved = None if self.tangent_ is None else self.tangent_.factor(h, units.x)
 
@@ -194,7 +194,7 @@ class GaussianProcess(CateEstimator):
                     found.addmm_(moved[rows][torch.arange(len(t)), t], there.T)
                 return np.asarray(found.numpy() * self.y_scale_**2)
 
-            return Linked(self._in_outcomes(units.posterior(), moved, joint=False), covariance)
+            return CrossBelief(self._in_outcomes(units.posterior(), moved, joint=False), covariance)
 
         return at
 

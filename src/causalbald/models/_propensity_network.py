@@ -22,7 +22,7 @@ from causalbald.models._deep import Scaling, check_architecture, check_schedule,
 from causalbald.models._nn.encoders import Architecture, feature_width, make_encoder
 from causalbald.models._nn.layers import Dense
 from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, Rows, Study
+from causalbald.models._nn.study import Labels, MemberLabels, Rows
 from causalbald.models._nn.training import adam, train
 from causalbald.models._propensity import Calibration, check_clip, check_folds
 
@@ -124,7 +124,7 @@ class PropensityNetwork(BaseEstimator):
         x = check_inputs(X, images=True, shape=self.shape_, names=fitted_names(self))
         return self.calibration_.of_probability(expit(self._scores(x)).mean(0))
 
-    def _study(self, labels: Labels, members: list[AnyArray]) -> Study:
+    def _study(self, labels: Labels, members: list[AnyArray]) -> MemberLabels:
         """Each member stops on a fifth of its units, at most 1,000."""
         stop, fit = [], []
         for m, rows in enumerate(members):
@@ -132,9 +132,9 @@ class PropensityNetwork(BaseEstimator):
             held = min(1000, max(1, len(rows) // 5))
             stop.append(order[:held])
             fit.append(order[held:])
-        return Study(labels, Rows.of(fit, labels.y.device), labels, Rows.of(stop, labels.y.device))
+        return MemberLabels(labels, Rows.of(fit, labels.y.device), labels, Rows.of(stop, labels.y.device))
 
-    def _train(self, study: Study) -> None:
+    def _train(self, study: MemberLabels) -> None:
         members = len(study.train.lengths)
         streams = Streams([int(generator(self.random_state, "fold", m).integers(2**62)) for m in range(members)])
         architecture = check_architecture(

@@ -13,7 +13,7 @@ names, register, summary = _REGISTRY.names, _REGISTRY.register, _REGISTRY.summar
 version = _REGISTRY.version
 
 
-def make_model(name: str, preset: str | None = None, **options: Any) -> CateEstimator:
+def load(name: str, preset: str | None = None, **options: Any) -> CateEstimator:
     """Return a new, unfitted model.
 
     Parameters

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_int, check_number
-from causalbald.models._base import Labelled
+from causalbald.models._base import LabelSet
 from causalbald.models._deep import DeepEstimator, Outcome, check_schedule
 from causalbald.models._nn.heads import GaussianMixture, Head, Probit
 from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, Study
+from causalbald.models._nn.study import Labels, MemberLabels
 from causalbald.models._nn.tarnet import Tarnet, TreatmentAsInput
 from causalbald.models._nn.training import adam, train
 from causalbald.models._registry import register
@@ -123,13 +123,13 @@ class TarnetEnsemble(DeepEstimator):
         self.device = device
         self.random_state = random_state
 
-    def _fit(self, data: Labelled, pool: AnyArray, validation: Labelled | None) -> None:
+    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
         members = check_int(self.members, "members", low=2)
         labels, free = self._prepare(data, pool, validation)
         study = self._study(labels, free, members)
         self.network_, self.steps_ = self._train(study, self._streams("member", members))
 
-    def _train(self, study: Study, streams: Streams) -> tuple[Tarnet | TreatmentAsInput, list[int]]:
+    def _train(self, study: MemberLabels, streams: Streams) -> tuple[Tarnet | TreatmentAsInput, list[int]]:
         rate = check_number(self.learning_rate, "learning_rate", above=0.0)
         size = min(check_int(self.batch_size, "batch_size", low=1), len(study.labels))
         network, head = self._build(streams), self._head

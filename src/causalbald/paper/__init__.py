@@ -9,25 +9,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from causalbald.paper._bias import Acquired, bias, refit
-    from causalbald.paper._evolution import Study, evolution
+    from causalbald.paper._bias import MeasuredSet, bias, refit
+    from causalbald.paper._evolution import StudyHistory, evolution
     from causalbald.paper._observational import digits, draw_benchmark, observational
     from causalbald.paper._rivals import fccm, lcmd, macal, qhte
-    from causalbald.paper._tuning import Tuned, expected_log_likelihood, tune
+    from causalbald.paper._tuning import TuningResult, expected_log_likelihood, tune
 
 _MODULES = {
-    "_bias": ("Acquired", "bias", "refit"),
-    "_evolution": ("Study", "evolution"),
+    "_bias": ("MeasuredSet", "bias", "refit"),
+    "_evolution": ("StudyHistory", "evolution"),
     "_observational": ("digits", "draw_benchmark", "observational"),
     "_rivals": ("fccm", "lcmd", "macal", "qhte"),
-    "_tuning": ("Tuned", "expected_log_likelihood", "tune"),
+    "_tuning": ("TuningResult", "expected_log_likelihood", "tune"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "Acquired",
-    "Study",
-    "Tuned",
+    "MeasuredSet",
+    "StudyHistory",
+    "TuningResult",
     "bias",
     "digits",
     "draw_benchmark",

@@ -29,7 +29,7 @@ _CELLS = 40
 
 
 @dataclass(frozen=True)
-class Acquired:
+class MeasuredSet:
     """What one method measured: its name, the pool positions, and the model fitted on their outcomes."""
 
     name: str
@@ -57,7 +57,7 @@ def refit(benchmark: Benchmark, template: CateEstimator, positions: ArrayLike, *
     return clone(template).fit(known.y, known.t, X=known.x, pool=benchmark.pool.x, validation=validation)
 
 
-def bias(pool: Split, columns: Sequence[Acquired]) -> Figure:
+def bias(pool: Split, columns: Sequence[MeasuredSet]) -> Figure:
     """Draw the paper's three panels for each method: density of the pool by arm, density of what was
     acquired by arm, and the true and the learned effect with a 95 % band.
 
@@ -133,7 +133,7 @@ class Scene:
         return _means(low, self.cell), _means(high, self.cell)
 
 
-def draw_columns(figure: Figure, scene: Scene, columns: Sequence[Acquired], *, most: float | None = None) -> None:
+def draw_columns(figure: Figure, scene: Scene, columns: Sequence[MeasuredSet], *, most: float | None = None) -> None:
     """Draw the three panels of each method into a figure.
 
     Parameters
@@ -165,7 +165,7 @@ def draw_columns(figure: Figure, scene: Scene, columns: Sequence[Acquired], *, m
     _legend(figure, panels[0, 0], columns)
 
 
-def _check_columns(columns: Sequence[Acquired]) -> None:
+def _check_columns(columns: Sequence[MeasuredSet]) -> None:
     if not 0 < len(columns) <= MAX_COLUMNS:
         raise InputError(f"{len(columns)} columns cannot be drawn: choose 1 to {MAX_COLUMNS} methods.")
 
@@ -183,7 +183,7 @@ def _densities(axes: Any, x: Array, t: ArrayLike, bins: Array, *, weight: float 
         axes.hist(values, bins=bins, weights=weights, color=colour, label=name, **style)
 
 
-def _effect(axes: Any, scene: Scene, column: Acquired) -> None:
+def _effect(axes: Any, scene: Scene, column: MeasuredSet) -> None:
     low, high = scene.band(column.model)
     colour = look(column.name).colour
     axes.fill_between(scene.grid, low, high, color=colour, alpha=0.2, linewidth=0, label="95 % band")
@@ -191,7 +191,7 @@ def _effect(axes: Any, scene: Scene, column: Acquired) -> None:
     axes.plot(scene.grid, scene.truth, color="black", linestyle=":", label="true effect")
 
 
-def _legend(figure: Figure, top: Any, columns: Sequence[Acquired]) -> None:
+def _legend(figure: Figure, top: Any, columns: Sequence[MeasuredSet]) -> None:
     """Name everything once, below the panels; what has a method's colour is grey if there are several."""
     colour = look(columns[0].name).colour if len(columns) == 1 else "dimgrey"
     arms, names = top.get_legend_handles_labels()

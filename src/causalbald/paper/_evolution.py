@@ -16,7 +16,7 @@ from causalbald.datasets import Split
 from causalbald.errors import InputError
 from causalbald.figures._style import house_style, new_figure
 from causalbald.models import CateEstimator
-from causalbald.paper._bias import Acquired, Scene, _width, draw_columns
+from causalbald.paper._bias import MeasuredSet, Scene, _width, draw_columns
 
 MAX_STUDIES = 2
 # How many times longer than the others the last frame is shown.
@@ -24,7 +24,7 @@ _LAST = 4
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyHistory:
     """What one method measured step by step, and how to fit the model on the outcomes of some positions.
 
     ``acquired`` holds the positions measured before each fit, a list per step.
@@ -38,7 +38,7 @@ class Study:
 def evolution(
     path: str | Path,
     pool: Split,
-    studies: Sequence[Study],
+    studies: Sequence[StudyHistory],
     *,
     every: int = 1,
     fps: float = 2.0,
@@ -88,22 +88,22 @@ def evolution(
 
 
 def _fitted(
-    studies: Sequence[Study], steps: Sequence[int], progress: Callable[[int, int], None] | None
-) -> Iterator[list[Acquired]]:
+    studies: Sequence[StudyHistory], steps: Sequence[int], progress: Callable[[int, int], None] | None
+) -> Iterator[list[MeasuredSet]]:
     """Yield what all studies have measured and learned after each step."""
     done = 0
     for step in steps:
         columns = []
         for study in studies:
             positions = _measured(study, step)
-            columns.append(Acquired(study.name, positions, study.fit(positions)))
+            columns.append(MeasuredSet(study.name, positions, study.fit(positions)))
             done += 1
             if progress is not None:
                 progress(done, len(steps) * len(studies))
         yield columns
 
 
-def frames(studies: Sequence[Study], every: int) -> list[int]:
+def frames(studies: Sequence[StudyHistory], every: int) -> list[int]:
     """Return the steps that are drawn: each so-manyth from the first on, and the last."""
     if not 0 < len(studies) <= MAX_STUDIES:
         raise InputError(f"{len(studies)} methods cannot be animated side by side: choose one or two.")
@@ -114,11 +114,11 @@ def frames(studies: Sequence[Study], every: int) -> list[int]:
     return [*range(0, last, every), last]
 
 
-def _measured(study: Study, step: int) -> Positions:
+def _measured(study: StudyHistory, step: int) -> Positions:
     return np.concatenate([np.asarray(batch, dtype=np.intp) for batch in study.acquired[: step + 1]])
 
 
-def _tallest(scene: Scene, study: Study) -> float:
+def _tallest(scene: Scene, study: StudyHistory) -> float:
     """Return the largest count of units in a bar at the end."""
     positions = check_positions(_measured(study, len(study.acquired) - 1), len(scene.pool), "positions")
     at, arm = scene.at[positions], scene.pool.t[positions]

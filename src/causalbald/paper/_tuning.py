@@ -22,7 +22,8 @@ from causalbald.datasets import Benchmark, Split
 from causalbald.errors import InputError, TrainingError
 from causalbald.experiments._plan import PAPER, preset_of
 from causalbald.experiments._trial import warm_start_positions
-from causalbald.models import DeepKernelGP, TarnetEnsemble, make_model
+from causalbald.models import DeepKernelGP, TarnetEnsemble
+from causalbald.models import load as load_model
 from causalbald.models._deep import check_schedule
 from causalbald.models._registry import presets
 from causalbald.posterior import Posterior
@@ -52,7 +53,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """The best trial of a study: its score, in nats per label, and the model's options; and how all trials ended."""
 
     study: str
@@ -83,7 +84,7 @@ def tune(
     storage: str | None = None,
     study_name: str | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Tuned:
+) -> TuningResult:
     """Find the options of a model under which validation labels are most likely, on one thread.
 
     Candidates come from a tree-structured Parzen estimator; asynchronous successive halving stops poor ones early. As
@@ -185,7 +186,7 @@ class _Task:
 
     @classmethod
     def of(cls, data: Benchmark, model: str, labels: int | None, seed: int, options: dict[str, Any]) -> _Task:
-        make_model(model)
+        load_model(model)
         if model not in SEARCH_SPACES:
             raise InputError(f"model {model!r} has no search space: choose one of {', '.join(SEARCH_SPACES)}.")
         for name, value in options.items():
@@ -225,7 +226,7 @@ class _Task:
 
 
 def _made(model: str, options: dict[str, Any]) -> DeepKernelGP | TarnetEnsemble:
-    return cast(DeepKernelGP | TarnetEnsemble, make_model(model, **options))
+    return cast(DeepKernelGP | TarnetEnsemble, load_model(model, **options))
 
 
 def _run_one(study: optuna.Study, task: _Task, seed: int) -> None:
@@ -259,7 +260,7 @@ def _finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
     return [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]
 
 
-def _best(study: optuna.Study, task: _Task) -> Tuned:
+def _best(study: optuna.Study, task: _Task) -> TuningResult:
     from optuna.trial import TrialState
 
     ends = [t.state for t in _finished(study)]
@@ -272,7 +273,7 @@ def _best(study: optuna.Study, task: _Task) -> Tuned:
         )
     best = study.best_trial
     fixed = {k: v for k, v in task.fixed.items() if k != "random_state"}
-    return Tuned(
+    return TuningResult(
         study.study_name, task.model, len(task.known), study.best_value, {**fixed, **_as_options(best.params)}, *counts
     )
 

@@ -13,14 +13,14 @@ from causalbald.pools._choosing import (
     shortlisted,
 )
 from causalbald.pools._parquet import ParquetPool
-from causalbald.pools._round import Round
+from causalbald.pools._round import ParquetRound
 from causalbald.pools._scorer import Block, Scorer
 
 __all__ = [
     "SHORTLIST",
     "Block",
     "ParquetPool",
-    "Round",
+    "ParquetRound",
     "Scorer",
     "affordable",
     "among",

@@ -48,7 +48,7 @@ def score_pool(
 
     Functions that ask for ``targets`` get those given, by default :func:`pool_targets`, beside each chunk.
     """
-    function = acq.get(acquisition)
+    function = acq.load(acquisition)
     x = check_inputs(X, images=model.accepts_images, names=fitted_names(model))
     arm = check_treatment(treatment, len(x))
     pi = None if propensity is None else check_probability(propensity, len(x))
@@ -188,7 +188,7 @@ def choose(
     positions (size,)
         In the order of choice.
     """
-    function = acq.get(acquisition)
+    function = acq.load(acquisition)
     x = check_inputs(X, images=model.accepts_images, names=fitted_names(model))
     arm = check_treatment(treatment, len(x))
     waiting = check_positions(pending, len(x), "pending")

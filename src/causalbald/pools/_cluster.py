@@ -61,7 +61,7 @@ def _scored(
     model = score.model
 
     def work(table: pa.Table) -> pa.Table:
-        there = Scorer(model, acq.get(function), *rest)
+        there = Scorer(model, acq.load(function), *rest)
         x, arm, *_ = encoding.block(table)
         own = None if weight is None else to_numbers(table[weight[0]], weight[0]) / weight[1]
         parts = (slice(k, k + size) for k in range(0, len(x), size))

@@ -23,7 +23,8 @@ from causalbald._typing import Array, Positions
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.acquisition._registry import Batch
 from causalbald.errors import InputError
-from causalbald.models import CateEstimator, PropensityModel, make_model
+from causalbald.models import CateEstimator, PropensityModel
+from causalbald.models import load as load_model
 from causalbald.pools import _choosing
 from causalbald.pools._files import SUFFIXES
 from causalbald.pools._parquet import ParquetPool
@@ -39,7 +40,7 @@ _ROWS_WRITTEN = 1 << 20
 OWN_COLUMNS = ("score", "effect", "lower", "upper")
 
 
-class Round:
+class ParquetRound:
     """A model fitted on what is measured of a pool on disk, which scores the pool and chooses whom to measure next.
 
     Parameters
@@ -92,7 +93,7 @@ class Round:
             )
         self._check_arms()
         self._y = y[~np.isnan(y)]
-        self._unfitted = make_model(model, random_state=seed) if isinstance(model, str) else model
+        self._unfitted = load_model(model, random_state=seed) if isinstance(model, str) else model
 
     @cached_property
     def model(self) -> CateEstimator:
@@ -120,7 +121,7 @@ class Round:
         progress : function, optional
             Called with the number of units scored and of all.
         """
-        function = acq.get(acquisition)
+        function = acq.load(acquisition)
         return self._scores(function, backend, ray_address, progress, self._rng())
 
     def choose(
@@ -158,7 +159,7 @@ class Round:
             Id and treatment as in the pool, ``score``, and ``effect, lower, upper``: the expected effect with a 95 %
             interval, given the model.
         """
-        function, rng = acq.get(acquisition), self._rng()
+        function, rng = acq.load(acquisition), self._rng()
         self.check_size(size)
         if temperature is not None:
             check_number(temperature, "temperature", low=0.0)

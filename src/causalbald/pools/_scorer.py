@@ -12,7 +12,7 @@ import numpy as np
 from causalbald import acquisition as acq
 from causalbald._threads import in_threads, one_thread
 from causalbald._typing import AnyArray, Array, Positions, Treatment
-from causalbald.models._base import CateEstimator, Links
+from causalbald.models._base import CateEstimator, CrossBeliefOf
 from causalbald.posterior import Posterior
 
 
@@ -42,7 +42,7 @@ class Scorer:
     function: acq.Acquisition
     goal: Block | None = None
     targets: acq.Targets | None = None  # positions in ``goal``
-    links: Links | None = None
+    links: CrossBeliefOf | None = None
     propensity: Callable[[AnyArray], Array] | None = None
 
     @classmethod

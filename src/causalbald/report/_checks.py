@@ -12,10 +12,10 @@ from markupsafe import Markup
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
-from causalbald.campaign._belief import Average, Belief, lacking_arm
+from causalbald.campaign._belief import AverageEffect, Belief, lacking_arm
 from causalbald.campaign._conclusions import groups_of
-from causalbald.campaign._pool import Pool
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._pool import CampaignPool
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.diagnostics import balance_table, common_support, representativeness, separation
 from causalbald.figures._campaign import draw_audit
@@ -62,7 +62,7 @@ class AuditResult:
     """
 
     binary: bool
-    error: Average
+    error: AverageEffect
     typical: float
     by_arm_only: float
     covered: int
@@ -81,7 +81,7 @@ class AuditResult:
         return not self.binary and self.covered_upper < 1 - ALPHA
 
 
-def overlap(state: State, pool: Pool, settings: Settings, columns: Sequence[Column]) -> Overlap:
+def overlap(state: State, pool: CampaignPool, settings: CampaignSettings, columns: Sequence[Column]) -> Overlap:
     """Return what the treatments alone say, with counts of those measured so far."""
     low, high = names = (visible(settings.arm_names[0], 40), visible(settings.arm_names[1], 40))
     found = common_support(pool.propensity, pool.arm)
@@ -111,7 +111,7 @@ def overlap(state: State, pool: Pool, settings: Settings, columns: Sequence[Colu
     )
 
 
-def who_was_measured(state: State, pool: Pool, settings: Settings) -> list[dict[str, Any]]:
+def who_was_measured(state: State, pool: CampaignPool, settings: CampaignSettings) -> list[dict[str, Any]]:
     """Return for each protected column the representativeness of the measured, a row per group."""
     measured, protected = _measured(state, pool), dict.fromkeys(settings.protected)
     return [
@@ -124,7 +124,7 @@ def who_was_measured(state: State, pool: Pool, settings: Settings) -> list[dict[
 
 
 @one_thread()
-def audit(state: State, pool: Pool, settings: Settings) -> Audit | None:
+def audit(state: State, pool: CampaignPool, settings: CampaignSettings) -> Audit | None:
     """Return how audits turned out, by a model that is fitted once without their outcomes; None if none was drawn."""
     last = {unit["id"]: unit["by"] for r in state.rounds for unit in r["units"]}
     drawn = [unit for unit, by in last.items() if by == "audit"]
@@ -161,21 +161,21 @@ def _compared(belief: Belief, audits: Mapping[str, float], others: Mapping[str, 
     )
 
 
-def _outcomes(pool: Pool, units: Mapping[str, float]) -> tuple[Array, Positions]:
+def _outcomes(pool: CampaignPool, units: Mapping[str, float]) -> tuple[Array, Positions]:
     return np.fromiter(units.values(), dtype=np.float64, count=len(units)), pool.units.positions(units)
 
 
-def _mean(errors: Array) -> Average:
+def _mean(errors: Array) -> AverageEffect:
     """Return a mean with Student's interval."""
     mean, lower, upper = paired_interval(errors, ALPHA)
-    return Average(mean, float(errors.std(ddof=1) / np.sqrt(len(errors))), lower, upper)
+    return AverageEffect(mean, float(errors.std(ddof=1) / np.sqrt(len(errors))), lower, upper)
 
 
 def _root_mean_square(errors: Array) -> float:
     return float(np.sqrt((errors**2).mean()))
 
 
-def _measured(state: State, pool: Pool) -> Any:
+def _measured(state: State, pool: CampaignPool) -> Any:
     measured = np.zeros(len(pool), dtype=bool)
     measured[pool.units.positions(state.outcomes)] = True
     return measured

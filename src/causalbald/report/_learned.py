@@ -14,7 +14,7 @@ from markupsafe import Markup
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array
-from causalbald.campaign._belief import Average, Belief, Effects
+from causalbald.campaign._belief import AverageEffect, Belief, Effects
 from causalbald.campaign._conclusions import groups_of
 from causalbald.diagnostics import group_values
 from causalbald.errors import ApproximationWarning
@@ -44,8 +44,8 @@ class Group:
 
     name: str
     people: int
-    average: Average
-    contrast: Average | None
+    average: AverageEffect
+    contrast: AverageEffect | None
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ class Grouping:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedEffects:
     """What is believed now.
 
     ``gain`` counts so that more is better, on average over everyone, against treating nobody. Shares are of all people:
     whom the policy treats, and for whom it is settled that the treatment is, or is not, worthwhile.
     """
 
-    average: Average
-    gain: Average
-    gain_of_all: Average
+    average: AverageEffect
+    gain: AverageEffect
+    gain_of_all: AverageEffect
     treated: float
     settled_for: float
     settled_against: float
@@ -84,7 +84,7 @@ class Learned:
 
 
 @one_thread()
-def learn(belief: Belief, covariates: Iterable[str]) -> Learned:
+def learn(belief: Belief, covariates: Iterable[str]) -> LearnedEffects:
     """Return everything that the page says about effects; groups by protected columns, then by covariates."""
     pool, settings = belief.pool, belief.settings
     n, effects = len(pool), belief.effects(pool.x)
@@ -98,10 +98,10 @@ def learn(belief: Belief, covariates: Iterable[str]) -> Learned:
     average, gain, rest = found[0], found[1], iter(found[2:])
     groupings = [_grouping(name, name in settings.protected, groups, rest) for name, groups in columns.items()]
     ends = [average, *(g.average for grouping in groupings for g in grouping.groups)]
-    return Learned(
+    return LearnedEffects(
         average,
         gain,
-        average if settings.sign == 1 else Average(-average.effect, average.sd, -average.upper, -average.lower),
+        average if settings.sign == 1 else AverageEffect(-average.effect, average.sd, -average.upper, -average.lower),
         treated=float(treat.mean()),
         settled_for=float((settled & treat).mean()),
         settled_against=float((settled & ~treat).mean()),
@@ -135,7 +135,7 @@ def _weights(groups: pd.Categorical[str]) -> Array:
     return np.concatenate([inside / people, inside / people - others])
 
 
-def _grouping(column: str, protected: bool, groups: pd.Categorical[str], found: Iterator[Average]) -> Grouping:
+def _grouping(column: str, protected: bool, groups: pd.Categorical[str], found: Iterator[AverageEffect]) -> Grouping:
     """Return the groups of a column; takes from ``found`` what :func:`_weights` asked for."""
     names = list(groups.categories)
     people = np.bincount(groups.codes, minlength=len(names)).tolist()

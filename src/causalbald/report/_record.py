@@ -13,7 +13,7 @@ from markupsafe import Markup
 from causalbald._money import amount
 from causalbald.campaign._belief import Belief
 from causalbald.campaign._events import Event
-from causalbald.campaign._settings import Settings
+from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.figures._campaign import draw_progress
 from causalbald.report._page import figure_svg
@@ -60,7 +60,7 @@ def progress(state: State, belief: Belief | None, events: Sequence[Event]) -> Pr
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedRound:
     """The last units asked for, a row each, the newest first; how many there were in all."""
 
     rows: list[dict[str, Any]]
@@ -69,7 +69,7 @@ class Asked:
     """Outcomes of units that were never asked for."""
 
 
-def asked(state: State, settings: Settings) -> Asked:
+def asked(state: State, settings: CampaignSettings) -> AskedRound:
     """Return who was asked for, why, and what came of it."""
     last = _last_round(state)
     entries = [unit | {"round": r["round"]} for r in state.rounds for unit in r["units"]]
@@ -78,7 +78,7 @@ def asked(state: State, settings: Settings) -> Asked:
         unit, current = entry["id"], last[entry["id"]] == entry["round"]
         known = {"arm": settings.arm_names[entry["arm"]], "state": state.of(unit) if current else "asked for again"}
         rows.append(entry | known | {"outcome": state.outcomes.get(unit) if current else None})
-    return Asked(rows, len(entries), sum(unit not in last for unit in state.outcomes))
+    return AskedRound(rows, len(entries), sum(unit not in last for unit in state.outcomes))
 
 
 def changes(events: Sequence[Event]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from causalbald.posterior import Posterior
 _CHUNK = 8192
 
 
-class Conditioned(Protocol):
+class SequentialBelief(Protocol):
     """What acquisition functions are shown after each pick."""
 
     @property
@@ -33,17 +33,17 @@ class Conditioned(Protocol):
 
 def conditioned(
     posterior: Posterior, treatment: Treatment, function: Acquisition, targets: Targets | None
-) -> Conditioned:
+) -> SequentialBelief:
     """Return a belief that can be conditioned and holds what the function looks at."""
     if function.pointwise:
-        return Downdated(posterior, treatment, None)
+        return DowndatedBelief(posterior, treatment, None)
     if function.linked:  # on the outcome's own scale, on which it looks at covariances
         everyone = np.arange(len(posterior))
-        return Downdated(posterior.linearised(), treatment, targets or Targets.of(everyone, len(posterior)))
-    return Joint(posterior, treatment, targets)
+        return DowndatedBelief(posterior.linearised(), treatment, targets or Targets.of(everyone, len(posterior)))
+    return JointBelief(posterior, treatment, targets)
 
 
-class Joint:
+class JointBelief:
     """The joint belief about all units, made anew after each outcome."""
 
     def __init__(self, posterior: Posterior, treatment: Treatment, targets: Targets | None) -> None:
@@ -54,7 +54,7 @@ class Joint:
         self.belief = self.belief.condition(unit, int(self._arm[unit]))
 
 
-class Downdated:
+class DowndatedBelief:
     """Beliefs about single units, and their covariances with targets, less what the outcomes so far say of both.
 
     An outcome takes s sᵀ off the covariances, where s are those with the outcome over its standard deviation. Rows of

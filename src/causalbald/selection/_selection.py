@@ -113,7 +113,7 @@ def select_greedy(
         Called after each pick with the number of units picked so far and of all.
     """
     arm = check_treatment(treatment, len(posterior))
-    function = acq.get(acquisition)
+    function = acq.load(acquisition)
     size = check_int(size, "size", low=0)
     waiting = check_positions(list(pending), len(posterior), "pending")
     closed = np.zeros(len(posterior), dtype=bool)

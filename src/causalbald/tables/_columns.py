@@ -100,7 +100,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Described:
+class ColumnSummary:
     """A column of the user's table, and what becomes of it."""
 
     column: str
@@ -111,7 +111,7 @@ class Described:
 
 def find_columns(
     table: pa.Table, names: Sequence[str], kinds: Mapping[str, str]
-) -> tuple[list[Column], list[Described]]:
+) -> tuple[list[Column], list[ColumnSummary]]:
     """Return the covariates among ``names`` and a description of each; ``kinds`` overrides what the data suggest.
 
     Raises InputError that names all columns that cannot be used, with the remedy.
@@ -127,11 +127,11 @@ def find_columns(
         if kind == "refused":
             refused.append(f"{name!r} ({note})")
         elif kind == "dropped":
-            described.append(Described(name, "left out", missing, note))
+            described.append(ColumnSummary(name, "left out", missing, note))
         else:
             found = _numeric(name, values, missing) if kind == "numeric" else _categorical(name, values)
             columns.append(found)
-            described.append(Described(name, str(kind), missing, _more(found, note)))
+            described.append(ColumnSummary(name, str(kind), missing, _more(found, note)))
     if refused:
         raise InputError(
             f"these columns cannot be used as covariates: {', '.join(refused)}. Leave them out with exclude= "

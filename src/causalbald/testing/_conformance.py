@@ -23,7 +23,7 @@ def check_acquisition(acquisition: str | acq.Acquisition | acq.Score) -> None:
     Of a function that chooses batches itself: that they hold units that are available, each once, that the same input
     gives the same batch, and that the scale of a covariate and constant ones do not matter.
     """
-    function = acq.get(acquisition)
+    function = acq.load(acquisition)
     assert function.summary, f"{function.name}: give the function a docstring; its first line is shown to users"
     if function.batchwise:
         _check_batches(function)

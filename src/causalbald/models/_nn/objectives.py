@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from causalbald._typing import Positions
 from causalbald.models._evidence import log_evidence, noisy_root
 from causalbald.models._nn.deep_kernel import DeepKernel
-from causalbald.models._nn.study import Labels, Score, Study
+from causalbald.models._nn.study import Labels, MemberLabels, Score
 
 _LOG_2, _LOG_2PI = math.log(2), math.log(2 * math.pi)
 _JITTER = 1e-5
@@ -26,7 +26,7 @@ class Evidence:
     """
 
     def __init__(
-        self, network: DeepKernel, study: Study, batch_size: int | None, condition_on: Positions, chunk: int
+        self, network: DeepKernel, study: MemberLabels, batch_size: int | None, condition_on: Positions, chunk: int
     ) -> None:
         self.network, self.study, self.chunk = network, study, chunk
         self.batch_size = len(study.labels) if batch_size is None else batch_size
@@ -71,7 +71,9 @@ class Variational(nn.Module):
     training often ends at once, where noise explains everything.
     """
 
-    def __init__(self, network: DeepKernel, study: Study, batch_size: int, points: Tensor, *, binary: bool) -> None:
+    def __init__(
+        self, network: DeepKernel, study: MemberLabels, batch_size: int, points: Tensor, *, binary: bool
+    ) -> None:
         super().__init__()
         members, inducing, _ = points.shape
         with torch.no_grad():

@@ -76,7 +76,7 @@ Score = Callable[[Labels], Tensor]
 
 
 @dataclass
-class Study:
+class MemberLabels:
     """What a network is trained on, and what it is stopped on: rows per member of two sets of labels."""
 
     labels: Labels
@@ -88,15 +88,15 @@ class Study:
         self._all = self.train, self.held_rows
 
     @classmethod
-    def of_all(cls, labels: Labels, members: int) -> Study:
+    def of_all(cls, labels: Labels, members: int) -> MemberLabels:
         """Return the study in which every member trains on all labels and nothing is held out."""
         rows = Rows.of([np.arange(len(labels))] * members, labels.y.device)
         return cls(labels, rows, labels, None)
 
-    def of_member(self, m: int) -> Study:
+    def of_member(self, m: int) -> MemberLabels:
         """Return the study of one member alone."""
         held = None if self.held_rows is None else self.held_rows.of_member(m)
-        return Study(self.labels, self.train.of_member(m), self.held, held)
+        return MemberLabels(self.labels, self.train.of_member(m), self.held, held)
 
     def select(self, members: Sequence[int]) -> None:
         """From now on give rows of these members only."""
