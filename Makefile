@@ -24,6 +24,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: install
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
