@@ -11,6 +11,7 @@ from causalbald.campaign import Campaign
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess
 from causalbald.posterior import Posterior
+from causalbald.report import write_report
 from tests.helpers.campaigns import measured, new_campaign, people, pool_of, run_rounds, running_campaign
 
 STUDY = people()
@@ -220,7 +221,7 @@ def test_a_rare_arm_alone_puts_nobody_outside_support(tmp_path: Path) -> None:
     campaign.tell(measured(study, batch["patient"]))
     for table in (batch, campaign.effects(), campaign.predict(pool_of(study)), campaign.policy().units):
         assert not np.asarray(table["outside_support"]).any()
-    campaign.report(tmp_path / "report.html")
+    write_report(campaign, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "everyone can be compared with people of the other arm" in page
     assert "have hardly anyone comparable" not in page
