@@ -19,6 +19,6 @@ WORDS: list[tuple[str, str]] = []
 # While prose is being rewritten: True lets all of it pass that still has the same numbers in the same order.
 REWORDED = True
 
-# Lists of things with a name whose order may change, and fields that describe them to people: wording and numbers are free.
+# Lists whose order may change, and fields that describe their items to people: wording and numbers are free.
 UNORDERED = {"acquisitions"}
 DESCRIPTIONS = {"prefers", "summary"}
