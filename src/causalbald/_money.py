@@ -1,4 +1,4 @@
-"""What a budget pays for, and how money is written."""
+"""What a budget pays for."""
 
 from __future__ import annotations
 
@@ -14,8 +14,3 @@ def spendable(budget: float | None) -> float:
     if math.isnan(budget):
         raise InputError("budget must be a number, got nan.")
     return budget * (1 + 1e-9)
-
-
-def amount(value: float) -> str:
-    """Return money, or any number that people wrote, as text with all its digits."""
-    return f"{value:,.10g}"

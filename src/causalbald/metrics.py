@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 from causalbald._random import generator
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_alpha, check_int, check_vector
+from causalbald._words import IN_TABLE, estimate
 from causalbald.errors import InputError
 
 # Of fewer pairs all may be on one side by chance, with a probability above 5 %.
@@ -118,8 +119,7 @@ class LabelsNeeded:
         def show(value: float) -> str:
             return "not reached" if np.isinf(value) else f"{value:.0f}"
 
-        interval = "" if np.isnan(self.lower) else f" [{show(self.lower)}, {show(self.upper)}]"
-        return show(self.labels) + interval
+        return estimate(self.labels, self.lower, self.upper, show, IN_TABLE)
 
 
 def labels_to_reach(

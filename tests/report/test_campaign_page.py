@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from causalbald import figures
+from causalbald._words import as_told, interval, moment, number, visible, whole_percent
 from causalbald.campaign import Campaign
 from causalbald.campaign.storage import MemoryStorage
 from causalbald.errors import InputError
@@ -19,7 +20,7 @@ from causalbald.figures._style import plain
 from causalbald.models import GaussianProcess
 from causalbald.models import load as load_model
 from causalbald.report import campaign_page, write_report
-from causalbald.report._text import as_told, estimate, interval, moment, name, number, percent, visible
+from causalbald.report._text import estimate, name
 
 VOID = {"meta", "br", "line", "path", "use", "rect"}
 SECTIONS = ["learned", "overlap", "measured", "audit", "progress", "asked", "settings"]
@@ -329,7 +330,7 @@ def test_numbers_get_the_digits_that_they_deserve() -> None:
     ]
     assert number(-0.01, 1.0) == "0.0"
     assert number(2.0, 1.0, sign=True) == "+2.0"
-    assert [percent(v) for v in (0.0, 0.001, 0.5, 0.999, 1.0, None)] == [
+    assert [whole_percent(v) for v in (0.0, 0.001, 0.5, 0.999, 1.0, None)] == [
         "0 %",
         "under 1 %",
         "50 %",

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalbald._money import amount, spendable
+from causalbald._money import spendable
 from causalbald._threads import one_thread
+from causalbald._words import amount
 from causalbald.campaign._asking import propose
 from causalbald.campaign._belief import Belief, lacking_arm
 from causalbald.campaign._pool import CampaignPool

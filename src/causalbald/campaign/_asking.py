@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from causalbald import acquisition
-from causalbald._money import amount, spendable
+from causalbald._money import spendable
 from causalbald._random import generator
 from causalbald._scaling import column_scale
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_int, check_number
+from causalbald._words import amount
 from causalbald.campaign._belief import Belief, lacking_arm
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings

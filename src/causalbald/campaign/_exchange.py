@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from causalbald._files import check_place, replacing
-from causalbald._money import amount
 from causalbald._text import readable
+from causalbald._words import amount
 from causalbald.campaign._events import Draft, Event
 from causalbald.campaign._pool import part_names
 from causalbald.campaign._state import State

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from causalbald._money import amount
 from causalbald._spreadsheet import read_ids
 from causalbald._typing import Array
+from causalbald._words import amount
 from causalbald.campaign._events import Draft
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from causalbald._money import amount
+from causalbald._words import amount
 from causalbald.cli import _campaign_new, _campaign_results, _campaign_simulate
 from causalbald.cli._campaign_options import (
     CampaignPlace,

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from causalbald._typing import Array, Positions, Treatment
 from causalbald._validation import check_both_arms, check_int, check_probability, check_treatment
+from causalbald._words import shortened
 from causalbald.diagnostics._auc import area_under_curve
 from causalbald.errors import InputError
 
@@ -195,8 +196,9 @@ def support_lines(
     label, mark = max(map(len, rows)) + 2, 8
     half = (width - label - mark) // 2
     room = half - len(f" {counts.max():,}") - 1
-    titles = [_cut(name, f" {n:,}", half - 1) for name, n in zip(names, counts.sum(axis=1), strict=True)]
-    lines = [f"{'P(' + _cut(names[1], ')', label - 3):<{label}}" + "".join(f"{title:<{half}}" for title in titles)]
+    ends = [f" {n:,}" for n in counts.sum(axis=1)]
+    titles = [shortened(name, half - 1 - len(end)) + end for name, end in zip(names, ends, strict=True)]
+    lines = [f"{f'P({shortened(names[1], label - 4)})':<{label}}" + "".join(f"{title:<{half}}" for title in titles)]
     for k, row in enumerate(rows):
         bars = (f"{_bar(share[arm, k] / share.max(), room)} {counts[arm, k]:,}".lstrip() for arm in (0, 1))
         outside = "outside" if edges[k + 1] <= low or edges[k] > high else ""
@@ -219,8 +221,3 @@ def _probability_text(probability: float) -> str:
 def _bar(share: float, room: int) -> str:
     eighths = int(np.ceil(share * room * 8))
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
-
-
-def _cut(name: str, rest: str, room: int) -> str:
-    short = name if len(name) + len(rest) <= room else f"{name[: room - len(rest) - 1]}…"
-    return short + rest

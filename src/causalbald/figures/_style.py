@@ -12,6 +12,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 
+from causalbald._words import shortened
+
 # Okabe and Ito's palette, which stays distinct under the common kinds of colour blindness.
 _BLUE, _VERMILION, _GREEN, _PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _ORANGE, _SKY, _GREY, _BLACK = "#E69F00", "#56B4E9", "#7F7F7F", "#000000"
@@ -105,9 +107,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 def plain(text: object, limit: int = LONGEST_NAME) -> str:
     """Return what a user wrote for a figure: cut, no mathematics, and a box for every character without a glyph."""
-    written = str(text)
-    cut = written if len(written) <= limit else f"{written[: limit - 1]}…"
-    return "".join(c if _drawn(c) else _NO_GLYPH for c in cut).replace("$", r"\$")
+    characters = (c if _drawn(c) else _NO_GLYPH for c in shortened(str(text), limit))
+    return "".join(characters).replace("$", r"\$")
 
 
 @cache

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
+from causalbald._words import visible
 from causalbald.campaign._belief import AverageEffect, Belief, lacking_arm
 from causalbald.campaign._conclusions import groups_of
 from causalbald.campaign._pool import CampaignPool
@@ -22,7 +23,6 @@ from causalbald.figures._campaign import draw_audit
 from causalbald.figures._support import draw_balance, draw_support
 from causalbald.metrics import paired_interval
 from causalbald.report._page import figure_svg
-from causalbald.report._text import visible
 from causalbald.tables._columns import Column, feature_names
 
 ENOUGH_AUDITS = 10

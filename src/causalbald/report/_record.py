@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from causalbald._money import amount
+from causalbald._words import amount, visible
 from causalbald.campaign._belief import Belief
 from causalbald.campaign._events import Event
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.figures._campaign import draw_progress
 from causalbald.report._page import figure_svg
-from causalbald.report._text import visible
 from causalbald.tables._columns import Column
 
 MOST_ROUNDS = 60
