@@ -1,4 +1,4 @@
-"""An acquisition function of your own, in one file.
+"""A custom acquisition function in one file.
 
 Try it without installing anything::
 
@@ -14,15 +14,15 @@ To ship it in a package, name this module in the package's pyproject.toml::
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from causalbald import Posterior, acquisition
-from causalbald._typing import Array, Treatment
 
 
 @acquisition.register("sign-bald")
-def sign_bald(posterior: Posterior, treatment: Treatment) -> Array:
-    """Uncertain outcomes of units whose effect may have either sign."""
+def sign_bald(posterior: Posterior, treatment: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Prefer uncertain outcomes of units whose effect may have either sign."""
     certainty = np.abs(posterior.effect_mean) / np.sqrt(posterior.effect_variance + 1e-12)
-    doubt: Array = log_ndtr(-certainty)
+    doubt: NDArray[np.float64] = log_ndtr(-certainty)
     return acquisition.mu_bald(posterior, treatment) + doubt

@@ -1,4 +1,4 @@
-"""A data set of your own, in one file: any arrays with known truth.
+"""A custom data set in one file: any arrays with known effects.
 
 Try it without installing anything::
 

@@ -1,17 +1,19 @@
 #!/bin/sh
 # A study from its table to its report, as one would type it.
 #
-# The people are the 1,629 smokers of NHEFS, seen in 1971. Some of them quit. How much weight does a person gain because
-# of that? A visit in 1982 would tell, but visits cost money and some fail: 40 people are visited in each of 5 rounds.
+# The people are the 1,629 smokers of NHEFS, interviewed in 1971. Some of them quit.
+# How much weight does a person gain because of that?
+# A visit in 1982 shows a person's weight, but visits cost money and some fail.
+# Each of 5 rounds visits 40 people.
 #
-# Usage: sh examples/nhefs.sh [FOLDER]     FOLDER gets all files; by default it is a new temporary one.
+# Usage: sh examples/nhefs.sh [FOLDER]     FOLDER gets all files; the default is a new temporary folder.
 set -eu
 
 folder=${1:-$(mktemp -d)}
 mkdir -p "$folder"
 cd "$folder"
 
-# Shows a command, and runs it.
+# Show a command and run it.
 type_in() {
     printf '\n$ %s\n' "$*"
     "$@"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Everything that is to be run for results/paper and results/study, in the order in which it counts. Goes on where it stopped.
+# Run everything for results/paper and results/study, the most important first. Start it again to continue where it stopped.
 #   PATH=.venv/bin:$PATH sh results/run.sh MNIST_FOLDER
 set -e
 cd "$(dirname "$0")/.."
