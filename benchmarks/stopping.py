@@ -1,6 +1,6 @@
 """Ways of ending the training of a deep kernel without free labels, on IHDP, seeds 1000 to 1005, paired.
 
-These seeds chose the way that is kept; results on seeds 0 to 19 are in model_quality.py. Rows are added to
+These seeds chose the way that is kept; results on seeds 0 to 19 are in model_quality.py. MemberRows are added to
 results/models/stopping.csv as they come; started again, it goes on where it stopped.
 """
 
@@ -19,8 +19,8 @@ from scipy.special import stdtrit
 
 from causalbald import datasets, metrics
 from causalbald.models import DeepKernelGP
-from causalbald.models._nn.objectives import Evidence, Variational
-from causalbald.models._nn.study import Labels, MemberLabels
+from causalbald.models._nn.member_labels import LabelTensors, MemberLabels
+from causalbald.models._nn.objectives import BatchEvidence, VariationalBound
 from causalbald.models._nn.training import Schedule
 
 RESULT = Path(__file__).parent.parent / "results" / "models" / "stopping.csv"
@@ -32,7 +32,7 @@ KEPT = "folds stop, 4 trained on all"
 class NeverStopped(DeepKernelGP):
     """Trains one network for 300 steps, whatever happens."""
 
-    def _stop_early(self, labels: Labels, free: Labels | None) -> Evidence | Variational:
+    def _stop_early(self, labels: LabelTensors, free: LabelTensors | None) -> BatchEvidence | VariationalBound:
         self.steps_ = [300]
         return self._train("member", MemberLabels.of_all(labels, 1), Schedule(300, 300, 1))[0]
 

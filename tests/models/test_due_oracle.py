@@ -18,9 +18,9 @@ from causalbald.models._evidence import log_evidence
 from causalbald.models._nn.deep_kernel import DeepKernel, MemberKernel
 from causalbald.models._nn.encoders import Architecture
 from causalbald.models._nn.kernels import KERNELS
-from causalbald.models._nn.objectives import _JITTER, Evidence, Variational, probit_expectation
-from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, MemberLabels
+from causalbald.models._nn.member_labels import LabelTensors, MemberLabels
+from causalbald.models._nn.objectives import _JITTER, BatchEvidence, VariationalBound, probit_expectation
+from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._sites import Single, SiteBelief, Sites
 
 N, INDUCING = 30, 7
@@ -36,16 +36,18 @@ def gpytorch_kernel(name: str, network: DeepKernel) -> Any:
 
 
 @pytest.fixture
-def labels() -> Labels:
+def labels() -> LabelTensors:
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(N, 3)), np.arange(N) % 2
     y = np.sin(x[:, 0]) + t * x[:, 1] + 0.1 * rng.normal(size=N)
-    return Labels(torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(t), torch.as_tensor(y, dtype=torch.float32))
+    return LabelTensors(
+        torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(t), torch.as_tensor(y, dtype=torch.float32)
+    )
 
 
-def make_network(labels: Labels, kernel: str) -> DeepKernel:
+def make_network(labels: LabelTensors, kernel: str) -> DeepKernel:
     architecture = Architecture(hidden=8, depth=2, slope=-1.0, dropout=0.0, coefficient=0.95)
-    network = DeepKernel((3,), architecture, Streams([3]), kernel)
+    network = DeepKernel((3,), architecture, RandomStreams([3]), kernel)
     network.start_at(labels.x[None])
     with torch.no_grad():
         network.log_variance.fill_(0.4)
@@ -54,12 +56,12 @@ def make_network(labels: Labels, kernel: str) -> DeepKernel:
     return network.eval()
 
 
-def double_features(network: DeepKernel, labels: Labels) -> Tensor:
+def double_features(network: DeepKernel, labels: LabelTensors) -> Tensor:
     return network.features(labels.x[None], labels.t[None])[0].detach().double()
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernel(labels: Labels, name: str) -> None:
+def test_kernel(labels: LabelTensors, name: str) -> None:
     network = make_network(labels, name)
     features = double_features(network, labels)
     theirs = gpytorch_kernel(name, network)(features, features[:5]).to_dense().detach()
@@ -69,10 +71,10 @@ def test_kernel(labels: Labels, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rbf", "matern32"])
-def test_evidence_of_a_batch(labels: Labels, name: str) -> None:
+def test_evidence_of_a_batch(labels: LabelTensors, name: str) -> None:
     network = make_network(labels, name)
     study = MemberLabels.of_all(labels, 1)
-    ours = Evidence(network, study, None, np.arange(N), 64).loss().item()
+    ours = BatchEvidence(network, study, None, np.arange(N), 64).loss().item()
     features = double_features(network, labels)
     noise = network.noise(labels.t[None])[0].detach().double()
     covariance = gpytorch_kernel(name, network)(features).to_dense() + torch.diag(noise)
@@ -86,7 +88,7 @@ def test_evidence_of_a_batch(labels: Labels, name: str) -> None:
 class Oracle(gpytorch.models.ApproximateGP):
     """GPyTorch's whitened variational process with given points, mean and root."""
 
-    def __init__(self, bound: Variational, kernel: Any) -> None:
+    def __init__(self, bound: VariationalBound, kernel: Any) -> None:
         belief = gpytorch.variational.CholeskyVariationalDistribution(INDUCING)
         points = bound.points[0].detach().double()
         strategy = gpytorch.variational.VariationalStrategy(
@@ -103,11 +105,11 @@ class Oracle(gpytorch.models.ApproximateGP):
         return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
-def make_bound(labels: Labels, name: str, *, binary: bool = False) -> tuple[Variational, Oracle]:
+def make_bound(labels: LabelTensors, name: str, *, binary: bool = False) -> tuple[VariationalBound, Oracle]:
     network = make_network(labels, name)
     rng = np.random.default_rng(1)
     points = network.features(labels.x[None, :INDUCING], labels.t[None, :INDUCING]).detach()
-    bound = Variational(network, MemberLabels.of_all(labels, 1), N, points, binary=binary)
+    bound = VariationalBound(network, MemberLabels.of_all(labels, 1), N, points, binary=binary)
     with torch.no_grad():
         bound.mean.copy_(torch.as_tensor(rng.normal(size=(1, INDUCING))))
         bound.root.copy_(torch.as_tensor(np.tril(0.3 * rng.normal(size=(INDUCING, INDUCING))) + 0.5 * np.eye(INDUCING)))
@@ -115,9 +117,9 @@ def make_bound(labels: Labels, name: str, *, binary: bool = False) -> tuple[Vari
 
 
 @pytest.mark.parametrize("name", ["rbf", "matern32"])
-def test_variational_bound(labels: Labels, name: str) -> None:
+def test_variational_bound(labels: LabelTensors, name: str) -> None:
     bound, oracle = make_bound(labels, name)
-    whole = Labels(labels.x[None], labels.t[None], labels.y[None])
+    whole = LabelTensors(labels.x[None], labels.t[None], labels.y[None])
     ours = (bound.expected(whole).mean(1) - bound.divergence() / N).item()
     noise = bound.network.noise(whole.t)[0].detach().double()
     residual = (labels.y - bound.network.mean(whole.t)[0]).detach().double()
@@ -129,7 +131,7 @@ def test_variational_bound(labels: Labels, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rbf", "matern32"])
-def test_belief_from_the_bound(labels: Labels, name: str) -> None:
+def test_belief_from_the_bound(labels: LabelTensors, name: str) -> None:
     bound, oracle = make_bound(labels, name)
     network, belief = bound.network, bound.belief()
     kernel = network.member_kernels()[0]
@@ -141,7 +143,7 @@ def test_belief_from_the_bound(labels: Labels, name: str) -> None:
     )
     posterior = sites.posterior(kernel, network.encode(labels.x, 64)[0].double(), joint=True)
     for arm in (0, 1):
-        treated = Labels(labels.x, torch.full((N,), arm), labels.y)
+        treated = LabelTensors(labels.x, torch.full((N,), arm), labels.y)
         theirs = oracle(double_features(network, treated))
         mean = theirs.mean.detach().numpy() + kernel.means[arm].item()
         np.testing.assert_allclose(posterior.mean[:, arm], mean, atol=1e-4)
@@ -172,7 +174,7 @@ def test_probit_expectation_against_integration() -> None:
         assert probit_expectation(*values).item() == pytest.approx(exact, abs=1e-3)
 
 
-def test_exact_belief_against_gpytorch(labels: Labels) -> None:
+def test_exact_belief_against_gpytorch(labels: LabelTensors) -> None:
     """With all labels as sites the belief is that of an exact process."""
     network = make_network(labels, "matern32")
     kernel, features = network.member_kernels()[0], network.encode(labels.x, 64)[0].double()
@@ -182,7 +184,7 @@ def test_exact_belief_against_gpytorch(labels: Labels) -> None:
     prior = gpytorch_kernel("matern32", network)
     noisy = prior(known).to_dense() + torch.diag(kernel.noise[labels.t])
     for arm in (0, 1):
-        new = double_features(network, Labels(labels.x[:9], torch.full((9,), arm), labels.y[:9]))
+        new = double_features(network, LabelTensors(labels.x[:9], torch.full((9,), arm), labels.y[:9]))
         across = prior(new, known).to_dense()
         mean = kernel.means[arm] + across @ torch.linalg.solve(noisy, labels.y.double() - kernel.means[labels.t])
         variance = (prior(new).to_dense() - across @ torch.linalg.solve(noisy, across.T)).diagonal()

@@ -19,8 +19,8 @@ from causalbald.errors import InputError, UnknownNameError
 from causalbald.models import DeepKernelGP, TarnetEnsemble
 from causalbald.models._nn.encoders import Architecture
 from causalbald.models._nn.heads import GaussianMixture
-from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, MemberLabels, Rows
+from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
+from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._nn.tarnet import Tarnet, TreatmentAsInput
 from causalbald.models._nn.training import Schedule, adam, train
 from causalbald.testing import check_model
@@ -54,14 +54,16 @@ def test_conformance() -> None:
     check_model(TarnetEnsemble(members=3, components=2, epoch_steps=20, max_epochs=10, **LEARNS))
 
 
-def train_members(seeds: list[int], rows: list[tuple[Any, Any]], labels: Labels) -> Tensor:
+def train_members(seeds: list[int], rows: list[tuple[Any, Any]], labels: LabelTensors) -> Tensor:
     """Train a TARNet per seed on its rows, stopped on other rows; return raw outputs of all labels."""
-    streams, head = Streams(seeds), GaussianMixture(2)
+    streams, head = RandomStreams(seeds), GaussianMixture(2)
     network = Tarnet((3,), Architecture(16, 2, -1.0, 0.2, 0.95), streams, head.outputs)
     cpu = torch.device("cpu")
-    study = MemberLabels(labels, Rows.of([r for r, _ in rows], cpu), labels, Rows.of([h for _, h in rows], cpu))
+    study = MemberLabels(
+        labels, MemberRows.of([r for r, _ in rows], cpu), labels, MemberRows.of([h for _, h in rows], cpu)
+    )
 
-    def score(part: Labels) -> Tensor:
+    def score(part: LabelTensors) -> Tensor:
         return head.log_likelihood(network.own_arm(part.x, part.t), part.y)
 
     def loss() -> Tensor:
@@ -75,7 +77,7 @@ def train_members(seeds: list[int], rows: list[tuple[Any, Any]], labels: Labels)
 
 def test_five_members_at_once_are_five_members_alone() -> None:
     y, t, x = make_data(40)
-    labels = Labels(
+    labels = LabelTensors(
         torch.as_tensor((x - 1) / 2, dtype=torch.float32),
         torch.as_tensor(t),
         torch.as_tensor((y - y.mean()) / y.std(), dtype=torch.float32),

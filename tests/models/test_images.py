@@ -28,7 +28,7 @@ from causalbald.models import (
     PropensityNetwork,
     TarnetEnsemble,
 )
-from causalbald.models._nn.encoders import EachMember
+from causalbald.models._nn.encoders import ModulePerMember
 from causalbald.models._standard_units import StandardUnits
 
 TINY: dict[str, Any] = {"hidden": 16, "depth": 1, "epoch_steps": 3, "max_epochs": 2}
@@ -149,7 +149,7 @@ def test_own_encoder_of_images(kind: Any) -> None:
     y, t, x = make_data(40)
     encoder = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 6 * 6, 5))
     model = kind(members=2, encoder=encoder, **TINY).fit(y, t, X=x)
-    assert isinstance(model.network_.encoder, EachMember)
+    assert isinstance(model.network_.encoder, ModulePerMember)
     assert model.posterior(x).mean.shape == (40, 2)
     assert model.effect(x).std() > 0
 

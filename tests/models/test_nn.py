@@ -16,11 +16,17 @@ from torch.nn import functional
 
 from causalbald._typing import Array
 from causalbald.errors import InputError
-from causalbald.models._nn.encoders import Architecture, ConvolutionalEncoder, DenseEncoder, EachMember, feature_width
+from causalbald.models._nn.encoders import (
+    Architecture,
+    ConvolutionalEncoder,
+    DenseEncoder,
+    ModulePerMember,
+    feature_width,
+)
 from causalbald.models._nn.heads import GaussianMixture, Probit
 from causalbald.models._nn.kernels import KERNELS, squared_distances
 from causalbald.models._nn.layers import Convolution, Dense
-from causalbald.models._nn.streams import Streams
+from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._nn.tarnet import TreatmentAsInput
 
 
@@ -62,9 +68,9 @@ def largest_gain(matrix: Tensor) -> Tensor:
 @pytest.mark.parametrize("stack", [(), (2,)])
 def test_gain_of_each_dense_map_is_capped_and_never_raised(stack: tuple[int, ...]) -> None:
     c = 0.9
-    layer = Dense(7, 5, Streams([1, 2, 3]), coefficient=c, stack=stack)
+    layer = Dense(7, 5, RandomStreams([1, 2, 3]), coefficient=c, stack=stack)
     with torch.no_grad():
-        layer.weight.copy_(Streams([4, 5, 6]).normal((*stack, 7, 5)))
+        layer.weight.copy_(RandomStreams([4, 5, 6]).normal((*stack, 7, 5)))
         layer.weight[1] *= 0.5 * c / largest_gain(layer.weight[1]).amax()
         layer.weight[2] *= 30
     settle(layer, torch.zeros(3, *stack, 1, 7))
@@ -76,13 +82,13 @@ def test_gain_of_each_dense_map_is_capped_and_never_raised(stack: tuple[int, ...
 
 
 def test_a_dense_map_without_a_coefficient_is_its_weight() -> None:
-    layer = Dense(3, 4, Streams([1, 2]))
+    layer = Dense(3, 4, RandomStreams([1, 2]))
     settle(layer, torch.zeros(2, 1, 3), larger=50.0, passes=3)
     torch.testing.assert_close(applied(layer), layer.weight.detach())
 
 
 def test_evaluation_leaves_the_gain_alone() -> None:
-    layer = Dense(6, 6, Streams([1]), coefficient=0.5)
+    layer = Dense(6, 6, RandomStreams([1]), coefficient=0.5)
     settle(layer, torch.zeros(1, 1, 6), larger=5.0)
     with torch.no_grad():
         layer.weight.copy_(torch.randn(1, 6, 6, generator=torch.Generator().manual_seed(0)))
@@ -147,7 +153,7 @@ def test_dense_encoder_reaches_and_keeps_its_lipschitz_bound(slope: float) -> No
     c, depth = 0.95, 4
     a, b = pairs((3,))
     bound = c * (1 + c) ** (depth - 1)
-    encoder = DenseEncoder(3, Architecture(16, depth, slope, 0.1, c), Streams([5]), activate_output=True)
+    encoder = DenseEncoder(3, Architecture(16, depth, slope, 0.1, c), RandomStreams([5]), activate_output=True)
     settle(encoder, a[None], larger=6.0, passes=50)
     assert stretch(lambda x: encoder(x[None])[0], a, b) <= bound * (1 + 1e-2)
     make_worst(encoder, a[None])
@@ -257,7 +263,7 @@ def test_randomness_inside_a_member_is_its_own_and_leaves_the_global_state_alone
 
     torch.manual_seed(0)
     before = torch.random.get_rng_state()
-    together, alone = EachMember(make, Streams([1, 2])), EachMember(make, Streams([2]))
+    together, alone = ModulePerMember(make, RandomStreams([1, 2])), ModulePerMember(make, RandomStreams([2]))
     x = torch.ones(1, 5, 6)
     first, second = together(x.expand(2, -1, -1)), together(x.expand(2, -1, -1))
     torch.testing.assert_close(first[1], alone(x)[0], rtol=0, atol=0)
@@ -268,14 +274,16 @@ def test_randomness_inside_a_member_is_its_own_and_leaves_the_global_state_alone
 
 def test_number_of_parameters_is_that_of_the_paper() -> None:
     """The listing for one covariate and five Gaussians: 300 + 3 x 10,100 + 1,515."""
-    network = TreatmentAsInput(1, Architecture(100, 4, 0.0, 0.0, 12.0), Streams([0, 1]), GaussianMixture(5).outputs)
+    network = TreatmentAsInput(
+        1, Architecture(100, 4, 0.0, 0.0, 12.0), RandomStreams([0, 1]), GaussianMixture(5).outputs
+    )
     assert sum(p.numel() for p in network.parameters()) == 2 * 32_115
 
 
 def test_encoder_that_gives_no_feature_vectors_is_refused() -> None:
-    encoder = EachMember(lambda: nn.Conv2d(1, 2, 3), Streams([1]))
+    encoder = ModulePerMember(lambda: nn.Conv2d(1, 2, 3), RandomStreams([1]))
     with pytest.raises(InputError, match=r"\(n, 1, 6, 6\) to features \(n, F\)"):
         feature_width(encoder, (1, 6, 6), 1)
-    flat = EachMember(lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), Streams([1, 2]))
+    flat = ModulePerMember(lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), RandomStreams([1, 2]))
     assert feature_width(flat, (1, 6, 6), 2) == 2 * 4 * 4
     assert flat.training

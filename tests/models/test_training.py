@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from causalbald.errors import TrainingError
-from causalbald.models._nn.encoders import EachMember
-from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, MemberLabels, Rows
+from causalbald.models._nn.encoders import ModulePerMember
+from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
+from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._nn.training import Schedule, train
 
 
 def test_what_a_member_draws_does_not_depend_on_the_others() -> None:
-    def draws(streams: Streams, position: int, high: list[int]) -> list[Tensor]:
+    def draws(streams: RandomStreams, position: int, high: list[int]) -> list[Tensor]:
         together = [
             streams.uniform((3, 2), low=-1.0, high=2.0),
             streams.normal((4,)),
@@ -26,12 +26,12 @@ def test_what_a_member_draws_does_not_depend_on_the_others() -> None:
         ]
         return [*(d[position] for d in together), torch.tensor(streams.seed(position)), streams.normal((2,))[position]]
 
-    alone = draws(Streams([8]), 0, [10])
+    alone = draws(RandomStreams([8]), 0, [10])
     for seeds, position in (([8, 3], 0), ([5, 6, 8], 2)):
         high = [7 + 3 * (seed == 8) for seed in seeds]
-        for one, among in zip(alone, draws(Streams(seeds), position, high), strict=True):
+        for one, among in zip(alone, draws(RandomStreams(seeds), position, high), strict=True):
             torch.testing.assert_close(one, among, rtol=0, atol=0)
-    assert not torch.equal(draws(Streams([9]), 0, [10])[1], alone[1])
+    assert not torch.equal(draws(RandomStreams([9]), 0, [10])[1], alone[1])
     assert alone[0].min() < 0
     assert len(set(alone[3].tolist())) == 6
     assert 0 <= alone[3].min() <= alone[3].max() < 10
@@ -39,7 +39,7 @@ def test_what_a_member_draws_does_not_depend_on_the_others() -> None:
 
 def test_rows_that_only_fill_up_do_not_count() -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
-    rows, values = Rows.of(members, torch.device("cpu")), torch.arange(10.0) ** 2
+    rows, values = MemberRows.of(members, torch.device("cpu")), torch.arange(10.0) ** 2
     assert rows.lengths == [3, 5]
     torch.testing.assert_close(rows.mean(values[rows.index]), torch.stack([values[m].mean() for m in members]))
     for m, expected in enumerate(members):
@@ -60,9 +60,9 @@ def test_the_rate_rises_over_the_first_steps(warm_up: int, walked: float) -> Non
 @pytest.mark.parametrize("repeat", [True, False])
 def test_batches_hold_a_members_own_labels_alone(repeat: bool) -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
-    labels = Labels(torch.arange(10.0)[:, None], torch.arange(10) % 2, 100 + torch.arange(10.0))
-    study = MemberLabels(labels, Rows.of(members, torch.device("cpu")), labels, None)
-    streams, seen = Streams([1, 2]), [set[int](), set[int]()]
+    labels = LabelTensors(torch.arange(10.0)[:, None], torch.arange(10) % 2, 100 + torch.arange(10.0))
+    study = MemberLabels(labels, MemberRows.of(members, torch.device("cpu")), labels, None)
+    streams, seen = RandomStreams([1, 2]), [set[int](), set[int]()]
     for _ in range(30):
         batch = study.batch(streams, 3, repeat=repeat)
         assert batch.x.shape == (2, 3, 1)
@@ -78,8 +78,8 @@ def test_batches_hold_a_members_own_labels_alone(repeat: bool) -> None:
 @pytest.mark.parametrize("chunk", [2, 100])
 def test_held_out_score_is_the_mean_over_a_members_own_rows(chunk: int) -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
-    labels = Labels(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long), torch.arange(10.0) ** 2)
-    rows = Rows.of(members, torch.device("cpu"))
+    labels = LabelTensors(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long), torch.arange(10.0) ** 2)
+    rows = MemberRows.of(members, torch.device("cpu"))
     score = MemberLabels(labels, rows, labels, rows).held_out(lambda: lambda part: part.y, chunk)
     assert score is not None
     torch.testing.assert_close(score(), torch.stack([labels.y[m].mean() for m in members]))
@@ -173,7 +173,7 @@ class Grown(nn.Module):
 
 
 def test_finished_members_are_skipped_and_each_gets_its_weights_back() -> None:
-    encoder, x, calls = EachMember(Grown, Streams([1, 2])), torch.zeros(2, 3, 4), []
+    encoder, x, calls = ModulePerMember(Grown, RandomStreams([1, 2])), torch.zeros(2, 3, 4), []
     grown = [m for m in encoder.each if isinstance(m, Grown)]
 
     def loss() -> Tensor:
@@ -192,26 +192,26 @@ def test_finished_members_are_skipped_and_each_gets_its_weights_back() -> None:
 
 
 def test_some_members_encode_as_they_do_among_all() -> None:
-    streams = Streams([1, 2, 3])
-    encoder, x = EachMember(lambda: nn.Linear(4, 2), streams), torch.ones(3, 3, 4)
+    streams = RandomStreams([1, 2, 3])
+    encoder, x = ModulePerMember(lambda: nn.Linear(4, 2), streams), torch.ones(3, 3, 4)
     among_all = encoder(x)
     encoder.select([2, 0])
     torch.testing.assert_close(encoder(x[:2]), among_all[[2, 0]], rtol=0, atol=0)
 
 
 def test_who_leaves_does_not_disturb_the_streams_and_rows_of_others() -> None:
-    everyone, some = Streams([1, 2, 3]), Streams([1, 2, 3])
+    everyone, some = RandomStreams([1, 2, 3]), RandomStreams([1, 2, 3])
     some.select([2, 0])
     torch.testing.assert_close(some.normal((4,)), everyone.normal((4,))[[2, 0]], rtol=0, atol=0)
     some.select([0, 1, 2])
     assert len(some) == 3
-    labels = Labels(torch.arange(10.0)[:, None], torch.zeros(10, dtype=torch.long), torch.arange(10.0))
-    rows = Rows.of([np.array([4, 7]), np.array([0, 2, 3, 5]), np.array([1, 6, 8])], torch.device("cpu"))
+    labels = LabelTensors(torch.arange(10.0)[:, None], torch.zeros(10, dtype=torch.long), torch.arange(10.0))
+    rows = MemberRows.of([np.array([4, 7]), np.array([0, 2, 3, 5]), np.array([1, 6, 8])], torch.device("cpu"))
     study = MemberLabels(labels, rows, labels, rows)
     held_out = study.held_out(lambda: lambda part: part.y, 100)
     assert held_out is not None
     study.select([1, 2])
     torch.testing.assert_close(held_out(), torch.tensor([2.5, 5.0]))
-    batch = study.batch(Streams([5, 6]), 4, repeat=False)
+    batch = study.batch(RandomStreams([5, 6]), 4, repeat=False)
     assert batch.y.shape == (2, 2), "a batch is as long as the shortest of all members, whoever is left"
     assert set(batch.y[1].tolist()) <= {1.0, 6.0, 8.0}

@@ -23,8 +23,8 @@ from causalbald.errors import InputError, UnknownNameError
 from causalbald.models import _saved_models
 from causalbald.models._base import CateEstimator, LabelSet, deal
 from causalbald.models._nn.encoders import Architecture
-from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, MemberLabels, Rows
+from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
+from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._nn.training import Schedule
 
 Outcome = Literal["auto", "continuous", "binary"]
@@ -112,14 +112,14 @@ class DeepEstimator(CateEstimator):
         """Units to pass through a network at a time. Large activations would go back to the system after each layer."""
         return 64 if self._of_images else 4096
 
-    def _streams(self, purpose: str, members: int) -> Streams:
-        return Streams([int(generator(self.random_state, purpose, m).integers(2**62)) for m in range(members)])
+    def _streams(self, purpose: str, members: int) -> RandomStreams:
+        return RandomStreams([int(generator(self.random_state, purpose, m).integers(2**62)) for m in range(members)])
 
     def _decay(self, labels: int) -> float:
         return 0.5 * (1 - self.dropout) / labels
 
     @abstractmethod
-    def _build(self, streams: Streams) -> nn.Module:
+    def _build(self, streams: RandomStreams) -> nn.Module:
         """Return the untrained network of as many members as there are streams."""
 
     @abstractmethod
@@ -150,7 +150,9 @@ class DeepEstimator(CateEstimator):
     def _device(self) -> torch.device:
         return find_device(self.device)
 
-    def _prepare(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> tuple[Labels, Labels | None]:
+    def _prepare(
+        self, data: LabelSet, pool: AnyArray, validation: LabelSet | None
+    ) -> tuple[LabelTensors, LabelTensors | None]:
         """Fix the scaling and return bought labels, and free ones, in standard units on the device."""
         self.shape_ = data.x.shape[1:]
         self.binary_ = self._is_binary(data.y)
@@ -169,12 +171,12 @@ class DeepEstimator(CateEstimator):
         s = d["scaling"]
         self.scaling_ = Scaling(np.array(s["x_mean"]), np.array(s["x_scale"]), s["y_mean"], s["y_scale"])
 
-    def _labels(self, data: LabelSet) -> Labels:
+    def _labels(self, data: LabelSet) -> LabelTensors:
         x, t, y = self.scaling_.covariates(data.x), torch.as_tensor(data.t), self.scaling_.outcomes(data.y)
         device = self._device()
-        return Labels(x.to(device), t.to(device), y.to(device))
+        return LabelTensors(x.to(device), t.to(device), y.to(device))
 
-    def _study(self, labels: Labels, free: Labels | None, members: int) -> MemberLabels:
+    def _study(self, labels: LabelTensors, free: LabelTensors | None, members: int) -> MemberLabels:
         """Return who trains on what: members stop on ``free`` labels, or each on its own share of the bought ones."""
         rng, device = generator(self.random_state, "held-out"), labels.y.device
         limit = check_int(self.max_validation, "max_validation", low=1)
@@ -182,7 +184,7 @@ class DeepEstimator(CateEstimator):
         if free is not None:
             looked_at = np.sort(rng.permutation(len(free))[:limit])
             return MemberLabels(
-                labels, Rows.of([everyone] * members, device), free, Rows.of([looked_at] * members, device)
+                labels, MemberRows.of([everyone] * members, device), free, MemberRows.of([looked_at] * members, device)
             )
         folds = max(members, _LARGEST_SHARE)
         if len(labels) < folds:
@@ -193,7 +195,7 @@ class DeepEstimator(CateEstimator):
         fold = deal(labels.t.cpu().numpy(), folds, rng)
         held = [np.flatnonzero(fold == m)[:limit] for m in range(members)]
         train = [np.flatnonzero(fold != m) for m in range(members)]
-        return MemberLabels(labels, Rows.of(train, device), labels, Rows.of(held, device))
+        return MemberLabels(labels, MemberRows.of(train, device), labels, MemberRows.of(held, device))
 
 
 def check_architecture(

@@ -20,9 +20,9 @@ from causalbald.models._cross_belief import ProcessCrossBelief, between_members,
 from causalbald.models._deep import DeepEstimator, Outcome, check_schedule
 from causalbald.models._nn.deep_kernel import DeepKernel, MemberKernel
 from causalbald.models._nn.kernels import KERNELS
-from causalbald.models._nn.objectives import Evidence, Variational
-from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, MemberLabels, Rows
+from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
+from causalbald.models._nn.objectives import BatchEvidence, VariationalBound
+from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._nn.training import Schedule, adam, train
 from causalbald.models._registry import register
 from causalbald.models._sites import Single, SiteBelief, Sites
@@ -190,7 +190,7 @@ class DeepKernelGP(DeepEstimator):
         chosen = np.sort(rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False))
         self.network_ = objective.network
         self.state_ = {
-            **(objective.belief() if isinstance(objective, Variational) else {}),
+            **(objective.belief() if isinstance(objective, VariationalBound) else {}),
             "x": labels.x.cpu(),
             "t": labels.t.cpu(),
             "y": labels.y.cpu(),
@@ -199,7 +199,7 @@ class DeepKernelGP(DeepEstimator):
         }
         self._forget()
 
-    def _stop_early(self, labels: Labels, free: Labels | None) -> Evidence | Variational:
+    def _stop_early(self, labels: LabelTensors, free: LabelTensors | None) -> BatchEvidence | VariationalBound:
         """Train members until free labels say stop, or for as long as folds of the bought ones say."""
         default_folds, default_members = (1, 1) if self._of_images else (4, 4 if free is None else 1)
         folds = default_folds if self.folds is None else check_int(self.folds, "folds", low=1)
@@ -229,7 +229,9 @@ class DeepKernelGP(DeepEstimator):
             )
         return not self.binary_ and self.inference != "minibatch"
 
-    def _train(self, purpose: str, study: MemberLabels, schedule: Schedule) -> tuple[Evidence | Variational, list[int]]:
+    def _train(
+        self, purpose: str, study: MemberLabels, schedule: Schedule
+    ) -> tuple[BatchEvidence | VariationalBound, list[int]]:
         """Train a network per member, stopped on what the study holds out, if anything."""
         rate = check_number(self.learning_rate, "learning_rate", above=0.0)
         network = self._build(self._streams(purpose, len(study.train.lengths)))
@@ -240,18 +242,18 @@ class DeepKernelGP(DeepEstimator):
         decay = self._decay(len(study.labels))
         size = None if self.batch_size is None else check_int(self.batch_size, "batch_size", low=1)
         if self.collapsed_:
-            evidence = Evidence(network, study, size, few, self._chunk)
+            evidence = BatchEvidence(network, study, size, few, self._chunk)
             rate *= 1.0 if self._of_images else _COLLAPSED_RATE
             optimiser = adam(network, network.encoder, rate, decay=decay, gain=_GP_RATE)
             held_out = study.held_out(evidence.predictive, self._chunk)
             return evidence, train(network, optimiser, evidence.loss, schedule, held_out, along)
         points = self._points(network, study.labels, start)
-        bound = Variational(network, study, size or len(study.labels), points, binary=self.binary_)
+        bound = VariationalBound(network, study, size or len(study.labels), points, binary=self.binary_)
         optimiser = adam(bound, network.encoder, rate, decay=decay, gain=_GP_RATE)
         held_out = study.held_out(bound.predictive, self._chunk)
         return bound, train(bound, optimiser, bound.loss, schedule, held_out, along)
 
-    def _points(self, network: DeepKernel, labels: Labels, rows: Rows) -> Tensor:
+    def _points(self, network: DeepKernel, labels: LabelTensors, rows: MemberRows) -> Tensor:
         """Return where inducing points start: cluster centres of the features, with any treatment from 0 to 1."""
         with torch.no_grad():
             features = network.encoder(labels.x[rows.index]).cpu().numpy()
@@ -356,7 +358,7 @@ class DeepKernelGP(DeepEstimator):
         self.collapsed_ = "points" not in tensors
         self._forget()
 
-    def _build(self, streams: Streams) -> DeepKernel:
+    def _build(self, streams: RandomStreams) -> DeepKernel:
         return DeepKernel(self.shape_, self._architecture, streams, self.kernel, self.encoder).to(self._device())
 
 

@@ -21,8 +21,8 @@ from causalbald._validation import check_both_arms, check_inputs, check_int, che
 from causalbald.models._deep import Scaling, check_architecture, check_schedule, find_device
 from causalbald.models._nn.encoders import Architecture, feature_width, make_encoder
 from causalbald.models._nn.layers import Dense
-from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, MemberLabels, Rows
+from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
+from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._nn.training import adam, train
 from causalbald.models._propensity import Calibration, check_clip, check_folds
 
@@ -32,7 +32,7 @@ _CHUNK = 64
 class _Network(nn.Module):
     """M encoders with one score each: log odds of being treated, (M, n)."""
 
-    def __init__(self, shape: tuple[int, ...], architecture: Architecture, streams: Streams) -> None:
+    def __init__(self, shape: tuple[int, ...], architecture: Architecture, streams: RandomStreams) -> None:
         super().__init__()
         self.encoder = make_encoder(shape, architecture, streams, activate_output=True)
         self.head = Dense(feature_width(self.encoder, shape, len(streams)), 1, streams)
@@ -109,7 +109,7 @@ class PropensityNetwork(BaseEstimator):
         remember(self, names, x.shape[1:])
         self.shape_, self.scaling_ = x.shape[1:], Scaling.of(x, t.astype(float), binary=True)
         y = torch.as_tensor(t)
-        labels = Labels(self.scaling_.covariates(x), y, y.float())
+        labels = LabelTensors(self.scaling_.covariates(x), y, y.float())
         self._train(self._study(labels, [train for train, _ in splits]))
         scores = np.empty(len(t))
         for m, (_, left_out) in enumerate(splits):
@@ -124,7 +124,7 @@ class PropensityNetwork(BaseEstimator):
         x = check_inputs(X, images=True, shape=self.shape_, names=fitted_names(self))
         return self.calibration_.of_probability(expit(self._scores(x)).mean(0))
 
-    def _study(self, labels: Labels, members: list[AnyArray]) -> MemberLabels:
+    def _study(self, labels: LabelTensors, members: list[AnyArray]) -> MemberLabels:
         """Each member stops on a fifth of its units, at most 1,000."""
         stop, fit = [], []
         for m, rows in enumerate(members):
@@ -132,11 +132,11 @@ class PropensityNetwork(BaseEstimator):
             held = min(1000, max(1, len(rows) // 5))
             stop.append(order[:held])
             fit.append(order[held:])
-        return MemberLabels(labels, Rows.of(fit, labels.y.device), labels, Rows.of(stop, labels.y.device))
+        return MemberLabels(labels, MemberRows.of(fit, labels.y.device), labels, MemberRows.of(stop, labels.y.device))
 
     def _train(self, study: MemberLabels) -> None:
         members = len(study.train.lengths)
-        streams = Streams([int(generator(self.random_state, "fold", m).integers(2**62)) for m in range(members)])
+        streams = RandomStreams([int(generator(self.random_state, "fold", m).integers(2**62)) for m in range(members)])
         architecture = check_architecture(
             self.hidden, self.depth, self.negative_slope, self.dropout, self.spectral_norm
         )
@@ -146,7 +146,7 @@ class PropensityNetwork(BaseEstimator):
         device = find_device(self.device)
         self.network_ = _Network(self.shape_, architecture, streams).to(device)
 
-        def log_likelihood(labels: Labels) -> Tensor:
+        def log_likelihood(labels: LabelTensors) -> Tensor:
             score = self.network_(labels.x.to(device))
             return -functional.binary_cross_entropy_with_logits(score, labels.y.to(device), reduction="none")
 

@@ -13,8 +13,8 @@ from causalbald._validation import check_int, check_number
 from causalbald.models._base import LabelSet
 from causalbald.models._deep import DeepEstimator, Outcome, check_schedule
 from causalbald.models._nn.heads import GaussianMixture, Head, Probit
-from causalbald.models._nn.streams import Streams
-from causalbald.models._nn.study import Labels, MemberLabels
+from causalbald.models._nn.member_labels import LabelTensors, MemberLabels
+from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._nn.tarnet import Tarnet, TreatmentAsInput
 from causalbald.models._nn.training import adam, train
 from causalbald.models._registry import register
@@ -129,12 +129,12 @@ class TarnetEnsemble(DeepEstimator):
         study = self._study(labels, free, members)
         self.network_, self.steps_ = self._train(study, self._streams("member", members))
 
-    def _train(self, study: MemberLabels, streams: Streams) -> tuple[Tarnet | TreatmentAsInput, list[int]]:
+    def _train(self, study: MemberLabels, streams: RandomStreams) -> tuple[Tarnet | TreatmentAsInput, list[int]]:
         rate = check_number(self.learning_rate, "learning_rate", above=0.0)
         size = min(check_int(self.batch_size, "batch_size", low=1), len(study.labels))
         network, head = self._build(streams), self._head
 
-        def log_likelihood(labels: Labels) -> Tensor:
+        def log_likelihood(labels: LabelTensors) -> Tensor:
             return head.log_likelihood(network.own_arm(labels.x, labels.t), labels.y)
 
         def loss() -> Tensor:
@@ -149,7 +149,7 @@ class TarnetEnsemble(DeepEstimator):
     def _head(self) -> Head:
         return Probit() if self.binary_ else GaussianMixture(check_int(self.components, "components", low=1))
 
-    def _build(self, streams: Streams) -> Tarnet | TreatmentAsInput:
+    def _build(self, streams: RandomStreams) -> Tarnet | TreatmentAsInput:
         outputs = self._head.outputs
         network: Tarnet | TreatmentAsInput
         if self.shape_ == (1,) and self.encoder is None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from causalbald.models._nn.encoders import Architecture, feature_width, make_encoder
 from causalbald.models._nn.kernels import KERNELS, squared_distances
-from causalbald.models._nn.streams import Streams
+from causalbald.models._nn.random_streams import RandomStreams
 
 ARMS = 2
 # Of a standardised outcome. Keeps covariances invertible in single precision.
@@ -24,7 +24,7 @@ class DeepKernel(nn.Module):
         self,
         shape: tuple[int, ...],
         architecture: Architecture,
-        streams: Streams,
+        streams: RandomStreams,
         kernel: str,
         own: nn.Module | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from causalbald.errors import InputError
 from causalbald.models._nn.layers import Convolution, Dense, activation, fixed_kernels
-from causalbald.models._nn.streams import Streams
+from causalbald.models._nn.random_streams import RandomStreams
 
 # Images passed through all layers at a time, so that what one layer gives the next is still in the cache.
 _AT_ONCE = 16
@@ -38,7 +38,9 @@ class Architecture:
 class DenseEncoder(nn.Module):
     """Input layer, ``depth`` - 1 residual layers of (activation, dropout, linear): (M, n, inputs) to (M, n, hidden)."""
 
-    def __init__(self, inputs: int, architecture: Architecture, streams: Streams, *, activate_output: bool) -> None:
+    def __init__(
+        self, inputs: int, architecture: Architecture, streams: RandomStreams, *, activate_output: bool
+    ) -> None:
         super().__init__()
         self.architecture, self.streams, self.activate_output = architecture, streams, activate_output
         self.outputs, gain = architecture.hidden, architecture.coefficient
@@ -117,7 +119,7 @@ class _ResidualBlock(nn.Module):
         return functional.dropout2d(x, self.dropout, self.training)
 
 
-class EachMember(nn.Module):
+class ModulePerMember(nn.Module):
     """One ordinary module per member, one after another: x (M, n, ...) to features (M, n, F).
 
     For convolutions this is faster on a CPU than one grouped convolution. Whatever is below ``each.<m>`` belongs to
@@ -125,7 +127,7 @@ class EachMember(nn.Module):
     that member's stream.
     """
 
-    def __init__(self, make: Callable[[], nn.Module], streams: Streams) -> None:
+    def __init__(self, make: Callable[[], nn.Module], streams: RandomStreams) -> None:
         super().__init__()
         self.streams = streams
         members = []
@@ -164,7 +166,7 @@ def _seeded(seed: int) -> Iterator[None]:
 def make_encoder(
     shape: tuple[int, ...],
     architecture: Architecture,
-    streams: Streams,
+    streams: RandomStreams,
     *,
     activate_output: bool,
     own: nn.Module | None = None,
@@ -173,12 +175,12 @@ def make_encoder(
     if own is not None:
         if not isinstance(own, nn.Module):
             raise InputError(f"encoder must be a torch.nn.Module, got {type(own).__name__}.")
-        return EachMember(lambda: copy.deepcopy(own), streams)
+        return ModulePerMember(lambda: copy.deepcopy(own), streams)
     if len(shape) == 1:
         return DenseEncoder(shape[0], architecture, streams, activate_output=activate_output)
     channels, height, width = shape
     image = (channels, height, width)
-    return EachMember(lambda: ConvolutionalEncoder(image, architecture, activate_output=activate_output), streams)
+    return ModulePerMember(lambda: ConvolutionalEncoder(image, architecture, activate_output=activate_output), streams)
 
 
 @torch.no_grad()
@@ -192,7 +194,7 @@ def feature_width(encoder: nn.Module, shape: tuple[int, ...], members: int) -> i
     return int(features.shape[-1])
 
 
-def dropout(x: Tensor, rate: float, streams: Streams, training: bool) -> Tensor:
+def dropout(x: Tensor, rate: float, streams: RandomStreams, training: bool) -> Tensor:
     """Return x (M, ...) with a share ``rate`` of its entries zeroed while training, the rest scaled up."""
     if rate == 0.0 or not training:
         return x

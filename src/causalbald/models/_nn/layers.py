@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.grad import conv2d_input
 
-from causalbald.models._nn.streams import Streams
+from causalbald.models._nn.random_streams import RandomStreams
 
 _FIRST_ITERATIONS = 15
 
@@ -33,7 +33,7 @@ class Dense(nn.Module):
         self,
         inputs: int,
         outputs: int,
-        streams: Streams,
+        streams: RandomStreams,
         *,
         coefficient: float | None = None,
         stack: Sequence[int] = (),

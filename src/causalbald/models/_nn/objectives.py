@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from causalbald._typing import Positions
 from causalbald.models._evidence import log_evidence, noisy_root
 from causalbald.models._nn.deep_kernel import DeepKernel
-from causalbald.models._nn.study import Labels, MemberLabels, Score
+from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, Score
 
 _LOG_2, _LOG_2PI = math.log(2), math.log(2 * math.pi)
 _JITTER = 1e-5
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 
 
-class Evidence:
+class BatchEvidence:
     """Evidence of random batches: the process is integrated out exactly, nothing but the kernel is learned.
 
     A new batch each step, without repetition, keeps the encoder from fitting the labels one by one, which the
@@ -53,7 +53,7 @@ class Evidence:
         residual = (known.y - network.mean(known.t)).double() * keep
         explained = torch.linalg.solve_triangular(root, residual[:, :, None], upper=False)
 
-        def score(new: Labels) -> Tensor:
+        def score(new: LabelTensors) -> Tensor:
             across = network.covariance(a, network.features(new.x, new.t)).double() * keep[:, :, None]
             towards = torch.linalg.solve_triangular(root, across, upper=False)
             variance = network.log_variance.exp()[:, 0].double() - towards.square().sum(1)
@@ -63,7 +63,7 @@ class Evidence:
         return score
 
 
-class Variational(nn.Module):
+class VariationalBound(nn.Module):
     """The paper's bound with inducing points: for more labels than one batch holds, and for binary outcomes.
 
     The belief about the whitened process at the inducing points is N(mean, root rootᵀ); it is learned along with
@@ -94,7 +94,7 @@ class Variational(nn.Module):
         """Return the expected log-likelihood of new labels (M, v), as a function."""
         return self.expected
 
-    def expected(self, labels: Labels) -> Tensor:
+    def expected(self, labels: LabelTensors) -> Tensor:
         """Return each label's expected log-likelihood, (M, n)."""
         mean, variance = self._moments(self.network.features(labels.x, labels.t))
         mean = mean + self.network.mean(labels.t)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from causalbald.models._nn.encoders import Architecture, DenseEncoder, dropout, feature_width, make_encoder
 from causalbald.models._nn.layers import Dense, activation
-from causalbald.models._nn.streams import Streams
+from causalbald.models._nn.random_streams import RandomStreams
 
 ARMS = 2
 
@@ -19,7 +19,7 @@ class Tarnet(nn.Module):
         self,
         shape: tuple[int, ...],
         architecture: Architecture,
-        streams: Streams,
+        streams: RandomStreams,
         outputs: int,
         own: nn.Module | None = None,
     ) -> None:
@@ -57,7 +57,7 @@ class Tarnet(nn.Module):
 class TreatmentAsInput(nn.Module):
     """M residual networks on (x, t) with a head: what the paper uses for a single covariate."""
 
-    def __init__(self, inputs: int, architecture: Architecture, streams: Streams, outputs: int) -> None:
+    def __init__(self, inputs: int, architecture: Architecture, streams: RandomStreams, outputs: int) -> None:
         super().__init__()
         self.architecture, self.streams = architecture, streams
         self.encoder = DenseEncoder(inputs + 1, architecture, streams, activate_output=True)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from causalbald.errors import TrainingError
-from causalbald.models._nn.encoders import EachMember
+from causalbald.models._nn.encoders import ModulePerMember
 
 # Whatever is below ``each.<m>`` belongs to member m; all else has a leading axis of members.
 _OWNER = re.compile(r"(?:^|\.)each\.(\d+)\.")
@@ -101,7 +101,7 @@ class _Best:
         self, network: nn.Module, optimiser: torch.optim.Optimizer, patience: int, along: Sequence[PerMember]
     ) -> None:
         self._network, self._optimiser, self._patience = network, optimiser, patience
-        self._along = [*along, *(m for m in network.modules() if isinstance(m, EachMember))]
+        self._along = [*along, *(m for m in network.modules() if isinstance(m, ModulePerMember))]
         self._weights = {name: value.clone() for name, value in network.state_dict().items()}
         self._score: list[float] = []
         self._since: list[int] = []

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Streams:
+class RandomStreams:
     """Random numbers for M members: every draw has a leading member axis, row m from member m's own stream."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
@@ -18,9 +18,9 @@ class Streams:
     def __len__(self) -> int:
         return len(self._generators)
 
-    def of_member(self, m: int) -> Streams:
+    def of_member(self, m: int) -> RandomStreams:
         """Return one member's stream alone, as far as it has come."""
-        alone = Streams([])
+        alone = RandomStreams([])
         alone._all = alone._generators = [self._all[m]]
         return alone
 

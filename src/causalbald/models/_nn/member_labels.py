@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from causalbald._typing import Positions
-from causalbald.models._nn.streams import Streams
+from causalbald.models._nn.random_streams import RandomStreams
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelTensors:
     """Labels in standard units: x (n, ...), t (n,), y (n,)."""
 
     x: Tensor
@@ -25,20 +25,20 @@ class Labels:
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, rows: Tensor) -> Labels:
+    def take(self, rows: Tensor) -> LabelTensors:
         """Return the labels at ``rows``, of any shape."""
-        return Labels(self.x[rows], self.t[rows], self.y[rows])
+        return LabelTensors(self.x[rows], self.t[rows], self.y[rows])
 
 
 @dataclass(frozen=True)
-class Rows:
+class MemberRows:
     """Rows of labels for each member: index (M, r), and 1 where a row counts, 0 where it only fills up."""
 
     index: Tensor
     counts: Tensor
 
     @classmethod
-    def of(cls, members: Sequence[Positions], device: torch.device) -> Rows:
+    def of(cls, members: Sequence[Positions], device: torch.device) -> MemberRows:
         """Return the rows of each member, filled up to the length of the longest."""
         longest = max(len(rows) for rows in members)
         index = np.stack([np.resize(rows, longest) for rows in members])
@@ -50,17 +50,17 @@ class Rows:
         longest = self.index.shape[1]
         return np.arange(longest) if longest <= limit else np.sort(rng.permutation(min(self.lengths))[:limit])
 
-    def of_member(self, m: int) -> Rows:
+    def of_member(self, m: int) -> MemberRows:
         """Return one member's rows, those that count."""
-        return Rows(self.index[m : m + 1, : self.lengths[m]], self.counts[m : m + 1, : self.lengths[m]])
+        return MemberRows(self.index[m : m + 1, : self.lengths[m]], self.counts[m : m + 1, : self.lengths[m]])
 
-    def of_members(self, members: Sequence[int]) -> Rows:
+    def of_members(self, members: Sequence[int]) -> MemberRows:
         """Return the rows of some members."""
-        return Rows(self.index[members], self.counts[members])
+        return MemberRows(self.index[members], self.counts[members])
 
-    def columns(self, columns: Positions) -> Rows:
+    def columns(self, columns: Positions) -> MemberRows:
         """Return the same places of every member's rows."""
-        return Rows(self.index[:, columns], self.counts[:, columns])
+        return MemberRows(self.index[:, columns], self.counts[:, columns])
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -72,25 +72,25 @@ class Rows:
         return (score * self.counts).sum(1) / self.counts.sum(1)
 
 
-Score = Callable[[Labels], Tensor]
+Score = Callable[[LabelTensors], Tensor]
 
 
 @dataclass
 class MemberLabels:
     """What a network is trained on, and what it is stopped on: rows per member of two sets of labels."""
 
-    labels: Labels
-    train: Rows
-    held: Labels
-    held_rows: Rows | None
+    labels: LabelTensors
+    train: MemberRows
+    held: LabelTensors
+    held_rows: MemberRows | None
 
     def __post_init__(self) -> None:
         self._all = self.train, self.held_rows
 
     @classmethod
-    def of_all(cls, labels: Labels, members: int) -> MemberLabels:
+    def of_all(cls, labels: LabelTensors, members: int) -> MemberLabels:
         """Return the study in which every member trains on all labels and nothing is held out."""
-        rows = Rows.of([np.arange(len(labels))] * members, labels.y.device)
+        rows = MemberRows.of([np.arange(len(labels))] * members, labels.y.device)
         return cls(labels, rows, labels, None)
 
     def of_member(self, m: int) -> MemberLabels:
@@ -119,7 +119,7 @@ class MemberLabels:
 
         return mean_score
 
-    def batch(self, streams: Streams, size: int, *, repeat: bool) -> Labels:
+    def batch(self, streams: RandomStreams, size: int, *, repeat: bool) -> LabelTensors:
         """Return random training labels of each member, (M, size); without repetition at most what every one has."""
         lengths = self.train.lengths
         if repeat:
