@@ -275,7 +275,7 @@ def test_binary_outcomes_costs_and_an_ensemble(monkeypatch: pytest.MonkeyPatch) 
     def small(name: str, **options: Any) -> Any:
         return load_model(name, members=3, hidden=10, max_epochs=3, **options)
 
-    monkeypatch.setattr("causalbald.campaign._belief.make_model", small)
+    monkeypatch.setattr("causalbald.campaign._belief.load_model", small)
     table, outcomes = people(60)
     table["price"] = 2.5
     campaign = create(table, cost="price", model="ensemble", audit=0.5)
