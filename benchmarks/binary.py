@@ -1,12 +1,12 @@
 """Binary outcomes: how well models predict risks in both arms, against arm means and logistic regression.
 
-    python benchmarks/binary.py                  # anew: seeds that no setting was chosen on
+    python benchmarks/binary.py                  # run: seeds on which no setting was chosen
     python benchmarks/binary.py --choose         # the tables and seeds on which settings were chosen
-    python benchmarks/binary.py --table          # what is there, as Markdown
+    python benchmarks/binary.py --table          # the stored results, as Markdown
 
-Covariates and arms are those of real people (IHDP, NHEFS). Risks are invented, so that both arms' are known, but for
-"nhefs, real": who gained more than 8 kg, compared in the arm that a person was in. The Brier score is the mean over
-both arms of (predicted - outcome)², in expectation where the risk is known, for everyone outside the labels.
+Covariates and arms are real (IHDP, NHEFS). Risks are simulated, and therefore known in both arms. The exception is
+"nhefs, real": whether a person gained more than 8 kg, compared in the person's arm. The Brier score is the mean over
+both arms of (predicted - outcome)², in expectation if the risk is known, for everyone outside the labels.
 Writes results/gp/binary.csv.
 """
 
@@ -54,7 +54,7 @@ REPORTED_ON = [
 
 
 def people(data: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return covariates, arms, and a real binary outcome where there is one."""
+    """Return covariates, arms, and a real binary outcome if the table has one."""
     if data == "ihdp":
         x, t, _ = covariates()
         return x, t, None
@@ -146,7 +146,7 @@ def run(choose: bool, seeds: int, models: list[str], jobs: int) -> pd.DataFrame:
 
 
 def markdown(found: pd.DataFrame) -> str:
-    """Return Brier scores, in thousandths, and how far ``auto`` is from arm means with the standard error of that."""
+    """Return Brier scores in thousandths, and the difference of ``auto`` and arm means with its standard error."""
     models = [name for name in MODELS if name in set(found["model"])]
     header = [
         "data",

@@ -1,10 +1,10 @@
-"""How many measurements a campaign saves on IHDP, where the truth is known: campaigns that choose against random ones.
+"""How many measurements choosing saves on IHDP, where true effects are known: campaigns that choose or draw people.
 
     python benchmarks/campaign.py --seeds 20
 
-Both are real campaigns, which see no outcome that they were not told: the same 100 random outcomes first, then 20
-rounds of asking for 10 and telling them. Rows are added to results/campaign/ihdp.csv as campaigns end; started again,
-it goes on where it stopped. Errors are those of expected effects, of the test split (pehe) and the pool (pehe_pool).
+Campaigns see no outcome before it is told. They start from the same 100 random outcomes; then 20 rounds ask for 10
+people and tell their outcomes. Rows are added to results/campaign/ihdp.csv as campaigns end, and the next start
+continues there. Errors are of expected effects, on the test split (pehe) and on the pool (pehe_pool).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WARM_START, ROUNDS, BATCH = 100, 20, 10
 
 
 def frame(split: datasets.Split, names: tuple[str, ...]) -> pd.DataFrame:
-    """Return what is known of people before anything is measured."""
+    """Return the table of people before any measurement."""
     return pd.DataFrame(split.x, columns=list(names)).assign(infant=np.arange(len(split)), visited=split.t)
 
 
@@ -66,7 +66,7 @@ def rounds(model: str, acquisition: str, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def describe(table: pd.DataFrame, acquisition: str, error: str) -> dict[str, Any]:
-    """Return what choosing needs against random, over the seeds that both have."""
+    """Return how many labels choosing needs compared with random, over the seeds of both methods."""
     both = set.intersection(*(set(table.loc[table["acquisition"] == a, "seed"]) for a in (acquisition, "random")))
     shown = table[table["seed"].isin(both)]
     own, random = (shown[shown["acquisition"] == a] for a in (acquisition, "random"))

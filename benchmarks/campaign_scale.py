@@ -2,8 +2,8 @@
 
     python benchmarks/campaign_scale.py --folder FOLDER
 
-The pool, 20 numeric and 5 categorical covariates with some values missing, is made once in FOLDER, as CSV and as
-Parquet. Rows of results/campaign/scale.csv with the same number of units are replaced.
+The pool has 20 numeric and 5 categorical covariates with some missing values. It is written once to FOLDER, as CSV
+and as Parquet. Rows of results/campaign/scale.csv with the same number of units are replaced.
 """
 
 from __future__ import annotations

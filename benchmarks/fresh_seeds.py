@@ -1,4 +1,4 @@
-"""Random against mu-rho-BALD on synthetic seeds that nothing was tuned on. Writes results/gp/fresh_seeds.csv.
+"""Random against mu-rho-BALD on synthetic seeds on which nothing was tuned. Writes results/gp/fresh_seeds.csv.
 
 python benchmarks/fresh_seeds.py
 """

@@ -1,4 +1,4 @@
-"""What a pick of a greedy batch costs: downdates against a new joint belief, in one run on one thread.
+"""The cost of a pick of a greedy batch: downdates compared with a new joint belief, in one run on one thread.
 
     python benchmarks/greedy.py
 
@@ -20,7 +20,7 @@ UNITS, TARGETS, LABELS, DIMENSIONS, PICKS = 4096, 1000, 300, 25, 10
 
 
 def milliseconds(state: SequentialBelief, function: acquisition.Acquisition, arm: np.ndarray) -> float:
-    """Return the time of a pick: score everyone, take the best, allow for its outcome."""
+    """Return the time of a pick: score everyone, take the highest score, condition on the outcome."""
     function(state.belief, arm, targets=state.targets)
     started = perf_counter()
     for _ in range(PICKS):

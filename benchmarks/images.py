@@ -3,10 +3,10 @@
     python benchmarks/images.py --data-dir FOLDER --model due --schedule ours --track paid
 
 FOLDER holds the four original MNIST files. `--schedule paper` is the original's (100 batches an epoch; patience 5
-for due, 20 for the ensemble); it takes long, once is enough. Rows are added to results/models/images.csv.
+for due, 20 for the ensemble), which takes long; one run is enough. Rows are added to results/models/images.csv.
 
-With `--parts FOLDER` the ensemble's members are trained one after another, which gives the same networks as at once,
-and what each says of the test images is kept in FOLDER: started again, it goes on with the next member.
+With `--parts FOLDER` the ensemble's members are trained one after another, which gives the same networks as training
+them at once. FOLDER stores each member's effects on the test images, and the next start continues with the next member.
 """
 
 from __future__ import annotations

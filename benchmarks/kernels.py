@@ -1,9 +1,9 @@
-"""Ways to tie two arms together in one kernel, compared on paired seeds. Writes results/gp/kernels.csv.
+"""Ways to relate two arms in one kernel, compared on paired seeds. Writes results/gp/kernels.csv.
 
-    python benchmarks/kernels.py        # does only what is missing in that table
+    python benchmarks/kernels.py        # runs only what is missing in that table
 
-Seeds 1000 to 1009. The choice was made after seeing them, and synthetic seeds 0 to 11 as well;
-benchmarks/fresh_seeds.py checks it on seeds that nothing was chosen on.
+Seeds 1000 to 1009. The choice was made after seeing these and synthetic seeds 0 to 11;
+benchmarks/fresh_seeds.py checks it on seeds on which nothing was chosen.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def with_weights(free: Tensor, rows: list[list[Tensor]]) -> Hyperparameters:
 
 
 class Wide(Prior):
-    """Lengthscales and noises that may be nearly anything: the prior under which the ways below were compared."""
+    """Wide priors on lengthscales and noises, under which the kernels below were compared."""
 
     @property
     def centre(self) -> np.ndarray:
@@ -81,7 +81,7 @@ class Free(Wide):
 
 
 class Neutral(Wide):
-    """Our kernel with a prior that expects neither likeness nor unlikeness of the arms, and a larger effect part."""
+    """Our kernel with a prior that is neutral about whether arms resemble each other, and a larger effect part."""
 
     @property
     def centre(self) -> np.ndarray:

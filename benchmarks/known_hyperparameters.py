@@ -1,6 +1,6 @@
-"""How much of the error on the synthetic data could a better belief, or a better choice of labels, take away?
+"""How much a better belief, or a better choice of labels, could lower the error on the synthetic data.
 
-    python benchmarks/known_hyperparameters.py            # goes on where it stopped
+    python benchmarks/known_hyperparameters.py            # continues where it stopped
 
 Five errors after the same number of labels, seeds 1000 to 1007:
 
@@ -8,7 +8,7 @@ Five errors after the same number of labels, seeds 1000 to 1007:
 - known: the same labels, with the hyper-parameters that 1,500 random labels of the same pool teach;
 - planned: those hyper-parameters, and all labels chosen by them from the start, to make the error small (tau-vr);
 - expected: what the process itself expects of that plan, whatever the outcomes are;
-- form: the least that any plan allows least squares that know what each arm's surface is made of: 1, x and sin 2x.
+- form: the least error of any plan for least squares that know what each arm's surface is made of: 1, x and sin 2x.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SITES = 256
 
 
 def informed_errors(model: GaussianProcess, benchmark: datasets.Benchmark, rows: np.ndarray) -> tuple[float, float]:
-    """Return the error after some labels, and that to be expected, with the hyper-parameters of a fitted model."""
+    """Return the error after some labels, and the expected error, with the hyper-parameters of a fitted model."""
     pool, test, h = benchmark.pool, benchmark.test, model.hyperparameters_
     single = Single.of(h, model._standardise(pool.x[rows]), torch.as_tensor(pool.t[rows]), _outcomes(model, pool, rows))
     belief = single.posterior(h, model._standardise(test.x)).rescaled(model.y_scale_, 0.0)
@@ -64,7 +64,7 @@ def planned(model: GaussianProcess, benchmark: datasets.Benchmark, warm_start: n
 
 
 def form_error(benchmark: datasets.Benchmark) -> float:
-    """Return the least error of effects, times the root of the labels, that shares of them at any units can reach."""
+    """Return the least error of effects, times the root of the number of labels, over all ways to spread labels."""
     pool = benchmark.pool
     matter = _terms(benchmark.test.x).T @ _terms(benchmark.test.x) / len(benchmark.test)
     total = 0.0

@@ -1,11 +1,11 @@
-"""How many labels methods and models need: the trials. `label_tables.py` says what they show.
+"""Run the trials that show how many labels methods and models need; `label_tables.py` prints their tables.
 
-    python benchmarks/label_efficiency.py run --part default --seeds 0-19   # goes on where it stopped
+    python benchmarks/label_efficiency.py run --part default --seeds 0-19   # continues where it stopped
 
-Kept in results/study, which `causalbald table` reads; trials that results/paper has are not run again. What we
-recommend was chosen on seeds from 1000 up: `run --part choice --seeds 1000-1007`, kept in results/choice; for models
-that give few draws, also on seeds 0 to 4. Part `original`, kept in results/original, is the paper's own training of
-`due`. Part `images`, kept in results/images, needs the MNIST files, whose folder the variable CAUSALBALD_DATA names.
+Results are in results/study, which `causalbald table` reads; trials in results/paper are not run again. Our default was
+chosen on seeds from 1000 up (`run --part choice --seeds 1000-1007`, results/choice), and for models with few draws also
+on seeds 0 to 4. Part `original` (results/original) is the paper's training of `due`. Part `images`
+(results/images) needs the MNIST files; the variable CAUSALBALD_DATA names their folder.
 """
 
 from __future__ import annotations

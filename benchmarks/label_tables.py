@@ -1,4 +1,4 @@
-"""What the trials of `label_efficiency.py` show, as the tables and the picture of docs/label-efficiency.md.
+"""Print the tables and draw the picture of docs/label-efficiency.md from the trials of `label_efficiency.py`.
 
     python benchmarks/label_tables.py compare    # our default against three versions of the paper's method
     python benchmarks/label_tables.py needed     # labels to the paper's last error, by model and function
@@ -46,7 +46,7 @@ ON_ONE_MODEL = {
 
 
 def chosen(folders: tuple[Path, ...], dataset: str, model: str, track: str, acquisition: str) -> pd.DataFrame:
-    """Return the trials of one kind, on the first twenty seeds but for `gp`."""
+    """Return the trials of one kind: all seeds of `gp`, the first twenty seeds of other models."""
     table = pd.concat([Store(folder).table() for folder in folders])
     names = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
     for column, name in names.items():
@@ -56,7 +56,7 @@ def chosen(folders: tuple[Path, ...], dataset: str, model: str, track: str, acqu
 
 
 def on_common_ground(*tables: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return trials on the seeds that all have, up to the number of labels that all reach."""
+    """Return trials on the seeds that all methods have, up to the number of labels that all methods reach."""
     seeds = set.intersection(*(set(table["seed"]) for table in tables))
     last = min(table["labels"].max() for table in tables)
     return [table[table["seed"].isin(seeds) & (table["labels"] <= last)] for table in tables]
@@ -98,7 +98,7 @@ def compare(seeds: str) -> pd.DataFrame:
 
 
 def needed() -> pd.DataFrame:
-    """Return labels to the error with which the paper's method ends, by models and functions that were mixed."""
+    """Return the labels until the final error of the paper's method, by model and function."""
     rows = []
     for dataset in DATASETS:
         theirs = chosen((PAPER, STUDY), dataset, "due", "paper", PAPERS)

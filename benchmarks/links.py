@@ -1,8 +1,8 @@
-"""Targeted scores of a pool: covariances with targets from labels alone, against joint beliefs beside each block.
+"""Targeted scores of a pool: cross-covariances from labels alone, compared with joint beliefs about blocks and targets.
 
-    python benchmarks/links.py     seconds of both, their ratio, and how far scores are apart (in logs, at the most)
+    python benchmarks/links.py     seconds of both, their ratio, and the largest difference of scores (in logs)
 
-Both ways are taken in turn in one process on one core. Joint beliefs run through sites, so that they are not exact.
+Both ways take turns in one process on one core. Joint beliefs run through sites and are therefore not exact.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Test error and coverage of the models at given numbers of random labels. Run by `make quality`.
 
-1. IHDP, seeds 0 to 19, 100, 200 and 300 labels, both tracks: mean and median sqrt-PEHE.
+1. IHDP, seeds 0 to 19, 100, 200 and 300 labels, both tracks: mean and median √PEHE.
 2. Synthetic data, seeds 0 to 9, 100 labels: share of units inside overlap (propensity 0.1 to 0.9) whose true effect
    lies in its 95 % interval, and the intervals' mean width.
 
 `gp`, `index`, `auto` and `due` with their defaults, `ensemble` with the paper's hyper-parameters for the data set.
 With one covariate `auto` is `gp`. Names with a plus are `auto` with these candidates.
 
-Rows are added to results/models/quality.csv as they come; started again, it goes on where it stopped.
+Rows are added to results/models/quality.csv as they come, and the next start continues there.
 """
 
 from __future__ import annotations

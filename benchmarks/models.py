@@ -1,10 +1,10 @@
-"""Deep models: seconds per fit and test error, against what a user would otherwise write. Run by `make bench`.
+"""Deep models: seconds per fit and test error, compared with what a user would write instead. Run by `make bench`.
 
 1. `due` on both tracks against a GPyTorch deep kernel trained with the paper's schedule (benchmarks/peer.py), one
    after another for the same labels, one thread.
 2. The ensemble's members trained at once against one after another, same seeds.
 
-Rows are added to speed.csv and ensemble.csv in `--out` as they come; started again, it goes on where it stopped.
+Rows are added to speed.csv and ensemble.csv in `--out` as they come, and the next start continues there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a user would otherwise write: a deep-kernel GP in GPyTorch, trained with the paper's schedule."""
+"""What a user would write instead: a deep-kernel GP in GPyTorch, trained with the paper's schedule."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Error and coverage of the Gaussian process. Writes results/gp/quality.csv.
 
-python benchmarks/quality.py            # anew
-python benchmarks/quality.py --table    # what is there, as Markdown
+python benchmarks/quality.py            # run
+python benchmarks/quality.py --table    # the stored results, as Markdown
 """
 
 from __future__ import annotations

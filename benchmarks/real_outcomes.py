@@ -1,9 +1,9 @@
-"""Predictions of real outcomes: weight change of smokers (NHEFS), which no simulation made smooth or free of noise.
+"""Predictions of real outcomes, which are neither smooth nor free of noise: weight change of smokers (NHEFS).
 
-    python benchmarks/real_outcomes.py            # anew
-    python benchmarks/real_outcomes.py --table    # what is there, as Markdown
+    python benchmarks/real_outcomes.py            # run
+    python benchmarks/real_outcomes.py --table    # the stored results, as Markdown
 
-For 20 random samples of people, seeds 100 to 119, models learn from their outcomes and predict those of all others.
+For 20 random samples of people, seeds 100 to 119, models learn from their outcomes and predict all other outcomes.
 Writes results/gp/nhefs.csv. The prior of `gp` was chosen after seeing six samples, seeds 0 to 5.
 """
 

@@ -1,14 +1,14 @@
-"""How time and memory grow with the pool, the labels and the covariates, and how far they are from the machine's limit.
+"""How time and memory grow with the pool, the labels and the covariates, compared with the machine's limits.
 
-    python benchmarks/scale.py --folder FOLDER                        what is missing in results/scale
-    python benchmarks/scale.py --folder FOLDER --only pool gp --again   some rows anew
+    python benchmarks/scale.py --folder FOLDER                        run what is missing in results/scale
+    python benchmarks/scale.py --folder FOLDER --only pool gp --again   run some rows again
     python benchmarks/scale.py --table pool                           as Markdown
     python benchmarks/scale.py --draw docs/figures/scale.svg
 
-Each row is a process of its own that opens a Parquet pool, fits a model on what is measured and chooses 100 people.
-Pools are made in FOLDER, 2 GB for the largest, and taken out of the page cache before each run, so that they are read
-from disk. The limit beside it: the file's bytes at the speed of a plain read, and the floating-point operations that
-scores cannot do without at the speed of matrix products on all cores, both measured right after the run.
+Each row is a separate process that opens a Parquet pool, fits a model on the labels and chooses 100 units. Pools are
+written to FOLDER, 2 GB for the largest, and are removed from the page cache before each run. The limits are the file's
+bytes at the speed of a plain read, and the floating-point operations that scores cannot avoid at the speed of matrix
+products on all cores. The speeds are measured right after the run.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def cases() -> list[Case]:
 
 
 def make_pool(folder: Path, rows: int, dimensions: int) -> Path:
-    """Write a pool, and the outcomes of some of its units beside it, unless they are there already."""
+    """Write a pool and the outcomes of some of its units, unless the files exist."""
     path = folder / f"pool-{rows}-{dimensions}.parquet"
     if path.exists():
         return path
@@ -88,7 +88,7 @@ def make_pool(folder: Path, rows: int, dimensions: int) -> Path:
 
 
 def run(case: Case, path: Path) -> dict[str, float]:
-    """Choose a batch, and return the seconds of its parts and the operations that a score cannot do without."""
+    """Choose a batch, and return the seconds of its parts and the operations that a score cannot avoid."""
     from causalbald.pools import ParquetPool, ParquetRound
 
     marks = [perf_counter()]
@@ -184,7 +184,7 @@ def with_limits(case: Case, path: Path, found: dict[str, float]) -> dict[str, An
 
 
 def measure(folder: Path, only: set[str], *, again: bool) -> None:
-    """Run what is missing, and write each row when it is known."""
+    """Run what is missing, and write each row when its run ends."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     names = list(Case.__dataclass_fields__)
     for case in (c for c in cases() if only <= c.words):

@@ -1,7 +1,7 @@
-"""Ways of ending the training of a deep kernel without free labels, on IHDP, seeds 1000 to 1005, paired.
+"""Ways to end the training of a deep kernel without free labels, on IHDP, seeds 1000 to 1005, paired.
 
-These seeds chose the way that is kept; results on seeds 0 to 19 are in model_quality.py. MemberRows are added to
-results/models/stopping.csv as they come; started again, it goes on where it stopped.
+The way that we use was chosen on these seeds; results on seeds 0 to 19 are in model_quality.py. MemberRows are added to
+results/models/stopping.csv as they come; the next start continues there.
 """
 
 from __future__ import annotations

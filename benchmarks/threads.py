@@ -2,7 +2,7 @@
 
 $ python benchmarks/threads.py --labels 1000 --busy 2
 
-Each fit runs in a process of its own. ``digest`` is that of all beliefs: equal digests are equal to the last bit.
+Each fit runs in a separate process. ``digest`` covers all beliefs: equal digests mean beliefs equal to the last bit.
 """
 
 from __future__ import annotations
