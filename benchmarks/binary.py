@@ -25,11 +25,11 @@ from joblib import Parallel, delayed
 from scipy import special
 from sklearn.linear_model import LogisticRegression
 
+from causalbald import models
 from causalbald._scaling import column_scale
 from causalbald.datasets import load_nhefs
 from causalbald.datasets._ihdp import covariates
 from causalbald.datasets._nhefs import ID, OUTCOME, TREATMENT
-from causalbald.models import load as load_model
 from causalbald.tables._columns import encode, find_columns
 
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "binary.csv"
@@ -101,7 +101,7 @@ def logistic(y: np.ndarray, t: np.ndarray, x: np.ndarray, everyone: np.ndarray, 
 
 def fitted(name: str) -> Callable[..., np.ndarray]:
     def predict(y: np.ndarray, t: np.ndarray, x: np.ndarray, everyone: np.ndarray, seed: int) -> np.ndarray:
-        model = load_model(name, random_state=seed).fit(y, t, X=x, pool=everyone)
+        model = models.load(name, random_state=seed).fit(y, t, X=x, pool=everyone)
         return model.posterior(everyone, joint=False).expected
 
     return predict

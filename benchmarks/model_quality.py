@@ -21,9 +21,8 @@ import pandas as pd
 import torch
 from joblib import Parallel, delayed
 
-from causalbald import datasets, metrics
+from causalbald import datasets, metrics, models
 from causalbald.models import AutoEstimator, CateEstimator, TarnetEnsemble
-from causalbald.models import load as load_model
 
 RESULT = Path(__file__).parent.parent / "results" / "models" / "quality.csv"
 JOBS = int(os.environ.get("JOBS", "2"))
@@ -48,7 +47,7 @@ def make(model: str, dataset: str, seed: int) -> CateEstimator:
         return TarnetEnsemble.preset(dataset, random_state=seed)
     if "+" in model:
         return AutoEstimator(candidates=tuple(model.split("+")), random_state=seed)
-    return load_model(model, random_state=seed)
+    return models.load(model, random_state=seed)
 
 
 def run(dataset: str, labels: int, model: str, track: str, seed: int) -> dict[str, Any]:

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
-from causalbald import datasets, metrics
+from causalbald import datasets, metrics, models
 from causalbald.experiments import TrialSpec
-from causalbald.models import load as load_model
 
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "quality.csv"
 SYNTHETIC = {"warm_start": 10, "batch_size": 10}
@@ -39,7 +38,7 @@ def ihdp(seed: int) -> list[dict[str, object]]:
     rows = []
     for labels in (100, 200, 300):
         d = b.pool.take(np.random.default_rng(seed).permutation(len(b.pool))[:labels])
-        model = load_model("gp", random_state=seed).fit(d.y, d.t, X=d.x, pool=b.pool.x)
+        model = models.load("gp", random_state=seed).fit(d.y, d.t, X=d.x, pool=b.pool.x)
         rows.append(describe("ihdp, random", seed, labels, b.test.effect, *model.effect_interval(b.test.x)))
     return rows
 
@@ -53,7 +52,7 @@ def synthetic(seed: int, acquisition: str) -> list[dict[str, object]]:
     rows = []
     for labels in (50, 100, 160, 310):
         d = b.pool.take(acquired[:labels])
-        model = load_model("gp", random_state=seed).fit(d.y, d.t, X=d.x, pool=b.pool.x)
+        model = models.load("gp", random_state=seed).fit(d.y, d.t, X=d.x, pool=b.pool.x)
         low, high = model.effect_interval(b.test.x)
         for name, where in (("overlap", inside), ("no overlap", ~inside)):
             study = f"synthetic, {acquisition}, {name}"

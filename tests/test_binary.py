@@ -155,7 +155,7 @@ def test_covariances_with_others_are_those_of_the_joint_belief(monkeypatch: pyte
     y = (x[:, 0] + rng.normal(size=60) > 1).astype(float)
     model = AutoEstimator(folds=2).fit(y, t, X=x, pool=np.concatenate([x, 3 * x]))
     others, here, own = 3 * x[:3], x[10:20], t[10:20]
-    tied = model.links(others)
+    tied = model.cross_belief(others)
     assert tied is not None
     factor = model.posterior(np.concatenate([here, others])).factor
     joint = np.einsum("nr,jkr->njk", factor[np.arange(10), own], factor[10:])

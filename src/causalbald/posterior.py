@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr, ndtri, owens_t, stdtrit
 
-from causalbald._gaussian import bivariate_cdf
+from causalbald._gaussian import bivariate_cdf, interval
 from causalbald._psd import impossible_blocks, not_a_covariance
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import broadcast, check_alpha, check_int, check_positions, check_treatment, check_vector
@@ -266,6 +266,14 @@ class Posterior:
         if self.n_draws is None:
             return float(ndtri(level))
         return float(stdtrit(self.n_draws - 1, level) * np.sqrt(1 + 1 / self.n_draws))
+
+    def effect_interval(self, alpha: float = 0.05) -> tuple[Array, Array]:
+        """Return lower and upper ends (N,) of credible intervals for the effects of single units.
+
+        Each interval holds its unit's effect with posterior probability 1 - ``alpha``; none goes beyond the largest
+        effect that the outcome's range allows.
+        """
+        return interval(self.effect_mean, self.quantile(alpha) * np.sqrt(self.effect_variance), self.largest_effect)
 
     @property
     def relates_units(self) -> bool:

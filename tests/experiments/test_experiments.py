@@ -257,7 +257,7 @@ def test_units_gain_nothing_from_being_drawn_into_the_sample(
     monkeypatch.setattr(_choosing, "_TARGETS", 20)
     monkeypatch.setattr(_choosing, "CHUNK", 70)
     if not linked:
-        monkeypatch.setattr(GaussianProcess, "links", lambda *_: None)
+        monkeypatch.setattr(GaussianProcess, "cross_belief", lambda *_: None)
     d, pool = benchmark.pool.take(np.arange(30)), benchmark.pool
     model = GaussianProcess(max_iter=2).fit(d.y, d.t, X=d.x, pool=pool.x)
     drawn = pools.pool_targets(300)

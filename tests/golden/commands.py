@@ -94,9 +94,9 @@ MODELS = {"due": "DeepKernelGP", "ensemble": "TarnetEnsemble"}
 
 def train(name: str, y: Any, t: Any, x: Any, **options: Any) -> Any:
     """Return a fitted model."""
-    from causalbald.models import load as load_model
+    from causalbald import models
 
-    return load_model(name, **options).fit(y, t, X=x)
+    return models.load(name, **options).fit(y, t, X=x)
 
 
 def save(model: Any, path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
+from causalbald import models
 from causalbald.errors import InputError
 from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess
-from causalbald.models import load as load_model
 from causalbald.models._auto import _decided, _log_densities, stacking_weights
 from causalbald.models._base import LabelSet
 from causalbald.posterior import Posterior
@@ -107,7 +107,7 @@ def test_conformance_and_bad_parameters() -> None:
     with pytest.raises(InputError, match="candidates names no model"):
         AutoEstimator(candidates=()).fit(y, t, X=x)
     with pytest.raises(InputError, match="folds"):
-        load_model("auto", folds=1).fit(y, t, X=x)
+        models.load("auto", folds=1).fit(y, t, X=x)
 
 
 def test_binary_outcomes_are_weighed_by_probabilities_and_mixed_on_their_own_scale() -> None:
@@ -117,7 +117,7 @@ def test_binary_outcomes_are_weighed_by_probabilities_and_mixed_on_their_own_sca
     y = (x[:, 0] + t * x[:, 1] + rng.normal(size=60) > 0).astype(float)
     model = AutoEstimator(candidates=("gp", "ensemble"), folds=2).fit(y, t, X=x)
     model.weights_ = {"gp": 0.6, "ensemble": 0.4}
-    model.models_ = [load_model(name).fit(y, t, X=x) for name in model.weights_]
+    model.models_ = [models.load(name).fit(y, t, X=x) for name in model.weights_]
     risks = [np.clip(m.posterior(x).expected, 0, 1) for m in model.models_]
     np.testing.assert_allclose(model.effect(x), np.diff(0.6 * risks[0] + 0.4 * risks[1])[:, 0])
 

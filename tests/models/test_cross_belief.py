@@ -31,10 +31,10 @@ def joint_covariance(belief: Posterior) -> Array:
 
 
 def check(model: CateEstimator, tolerance: float) -> None:
-    belief, links = model.posterior(X), model.links(X[OTHERS])
-    assert links is not None
+    belief, cross_belief = model.posterior(X), model.cross_belief(X[OTHERS])
+    assert cross_belief is not None
     joint, atol = joint_covariance(belief), tolerance * belief.variance.max()
-    units = links(X[UNITS])
+    units = cross_belief(X[UNITS])
     for rows in (slice(None), slice(3, 7)):
         there = units.covariance
         for arm in (0, 1):
@@ -64,18 +64,18 @@ def test_of_a_mixture_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
     check(model, 1e-6)
 
 
-def test_a_mixture_of_one_has_its_links_and_one_without_links_has_none() -> None:
-    assert few_labels(AutoEstimator(candidates=("gp",))).links(X[:2]) is not None
-    assert few_labels(AutoEstimator(candidates=("ensemble",))).links(X[:2]) is None
+def test_a_mixture_of_one_has_its_cross_belief_and_one_without_has_none() -> None:
+    assert few_labels(AutoEstimator(candidates=("gp",))).cross_belief(X[:2]) is not None
+    assert few_labels(AutoEstimator(candidates=("ensemble",))).cross_belief(X[:2]) is None
 
 
-def test_sites_that_tell_all_need_no_links() -> None:
+def test_sites_that_tell_all_need_no_cross_belief() -> None:
     x = RNG.normal(size=(200, 1))
     model = GaussianProcess(max_iter=3).fit(np.sin(x[:, 0]) + RNG.normal(size=200), np.arange(200) % 2, X=x)
     assert model.posterior(x).residual_share < 1e-6
-    assert model.links(x[:5]) is None
+    assert model.cross_belief(x[:5]) is None
 
 
 def test_binary_outcomes_have_covariances_through_sites_alone() -> None:
     model = DeepKernelGP(hidden=16, depth=1, members=1, max_epochs=1, epoch_steps=1)
-    assert model.fit((Y > 0).astype(float), T, X=X).links(X[:2]) is None
+    assert model.fit((Y > 0).astype(float), T, X=X).cross_belief(X[:2]) is None

@@ -16,12 +16,11 @@ import typer
 from scipy.stats import norm
 from typer.testing import CliRunner
 
-from causalbald import datasets
+from causalbald import datasets, models
 from causalbald.cli import _tuning as cli
 from causalbald.datasets import Benchmark
 from causalbald.errors import InputError, TrainingError, UnknownNameError
 from causalbald.experiments._plan import plan_of
-from causalbald.models import load as load_model
 from causalbald.paper import _tuning
 from causalbald.posterior import Link, Posterior
 
@@ -318,7 +317,7 @@ def test_the_toml_table_is_understood_by_experiments_and_means_the_same_model(da
     assert spec.model_options == {**options, "spectral_norm": 1e9}
     known = data.pool.take(np.arange(20))
     limits = (1e9, 1e8, 0.5)
-    fits = [load_model("due", **{**options, "spectral_norm": c}).fit(known.y, known.t, X=known.x) for c in limits]
+    fits = [models.load("due", **{**options, "spectral_norm": c}).fit(known.y, known.t, X=known.x) for c in limits]
     unlimited, same, limited = (m.effect(data.test.x) for m in fits)
     np.testing.assert_array_equal(unlimited, same)
     assert not np.allclose(limited, unlimited)

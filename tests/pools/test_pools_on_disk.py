@@ -348,6 +348,6 @@ def test_links_to_targets_score_as_a_joint_belief_through_everyone_does(name: st
         acquisition.Targets.of(np.arange(30, 40), 60, rng.random(10), threshold=0.3),
     )
     score = _scorer.Scorer.of(model, function, goal, lambda rows: _scorer.Block(x[rows], t[rows]))
-    assert score.links is not None
+    assert score.cross_belief is not None
     expected = acquisition.score(name, model.posterior(x), t, targets=goal)
     np.testing.assert_allclose(score(_scorer.Block(x, t)), expected, rtol=1e-5)

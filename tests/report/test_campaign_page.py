@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from causalbald import figures
+from causalbald import figures, models
 from causalbald._words import as_told, interval, moment, number, visible, whole_percent
 from causalbald.campaign import Campaign
 from causalbald.campaign.storage import MemoryStorage
 from causalbald.errors import InputError
 from causalbald.figures._style import plain
 from causalbald.models import GaussianProcess
-from causalbald.models import load as load_model
 from causalbald.report import campaign_page, write_report
 from causalbald.report._text import estimate, name
 
@@ -273,7 +272,7 @@ def test_whatever_users_wrote_is_text() -> None:
 
 def test_binary_outcomes_costs_and_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
     def small(name: str, **options: Any) -> Any:
-        return load_model(name, members=3, hidden=10, max_epochs=3, **options)
+        return models.load(name, members=3, hidden=10, max_epochs=3, **options)
 
     monkeypatch.setattr("causalbald.campaign._belief.load_model", small)
     table, outcomes = people(60)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
+from causalbald import models
 from causalbald._gaussian import interval
 from causalbald._random import generator
 from causalbald._threads import one_thread
@@ -22,7 +23,6 @@ from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator
-from causalbald.models import load as load_model
 from causalbald.models._base import CHUNK
 from causalbald.pools import _choosing
 from causalbald.posterior import Posterior
@@ -214,5 +214,5 @@ def probability_above(distance: Array, sd: Array, n_draws: int | None) -> Array:
 
 def campaign_model(settings: CampaignSettings) -> CateEstimator:
     """Return the campaign's model. Effects on events are risk differences with all but the deep models."""
-    model = load_model(settings.model, random_state=settings.seed)
+    model = models.load(settings.model, random_state=settings.seed)
     return model.set_params(outcome=settings.outcome_type) if "outcome" in model.get_params() else model

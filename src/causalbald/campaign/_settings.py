@@ -80,8 +80,7 @@ class CampaignSettings:
 
     def check(self) -> None:
         """Raise unless everything that needs no table is in order."""
-        from causalbald import acquisition
-        from causalbald.models import load as load_model
+        from causalbald import acquisition, models
 
         check_texts(self.as_json(), "the settings")
         check_choice(self.better, "better", ("higher", "lower"))
@@ -97,7 +96,7 @@ class CampaignSettings:
             raise InputError(
                 f"acquisition {self.acquisition!r} does not ask who matters: take 'default', or leave out the weight."
             )
-        load_model(self.model)
+        models.load(self.model)
         roles = [(role, getattr(self, role)) for role in ("id", "treatment", "outcome", "cost", "weight")]
         for k, (role, name) in enumerate(roles):
             for other, same in roles[:k]:

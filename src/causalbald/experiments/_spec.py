@@ -17,7 +17,6 @@ from causalbald.datasets import _base as benchmarks
 from causalbald.errors import InputError
 from causalbald.experiments._trial import Track, TrialState, run_trial
 from causalbald.models import _registry as models
-from causalbald.models import load as load_model
 
 # Part of every key: raise it when trials of the same spec are no longer the same trials.
 _FORMAT = 1
@@ -154,7 +153,7 @@ class TrialSpec:
     def load_model(self) -> Any:
         """Return the model, not fitted."""
         self._check_plugin("model")
-        return load_model(self.model, self.preset, random_state=self.seed, **self.model_options)
+        return models.load(self.model, self.preset, random_state=self.seed, **self.model_options)
 
     def run(
         self,

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from causalbald import acquisition as acq
-from causalbald import metrics
+from causalbald import metrics, models
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions, Treatment
@@ -24,7 +24,6 @@ from causalbald.datasets import Benchmark, Split
 from causalbald.diagnostics._support import EQUAL_ARMS, is_outside
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, PropensityNetwork
-from causalbald.models import load as load_model
 from causalbald.pools import _choosing
 
 Track = Literal["paid", "paper"]
@@ -108,7 +107,7 @@ def run_trial(
     function = acq.load(acquisition)
     _check_plan(len(pool), warm_start, batch_size, steps, track)
     price = None if cost is None else check_cost(cost, len(pool))
-    template = load_model(model, random_state=seed) if isinstance(model, str) else model
+    template = models.load(model, random_state=seed) if isinstance(model, str) else model
     batch = function.batch if batch is None else batch
     if propensity is None and (pool.propensity is None or "propensity" in function.needs):
         propensity = fit_propensity(pool, seed)

@@ -48,7 +48,7 @@ class ArmMeans(CateEstimator):
         factor = np.broadcast_to(np.diag(np.sqrt(self.variance_)), (*shape, _ARMS))
         return Posterior(np.broadcast_to(self.mean_, shape), factor, np.zeros(()), self.noise_, limits=self.limits)
 
-    def links(self, X: Any) -> CrossBeliefOf | None:
+    def cross_belief(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``: arms are known to be the same for everyone."""
         others = len(self._check_new(X))
 

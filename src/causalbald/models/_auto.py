@@ -16,8 +16,7 @@ from causalbald.errors import InputError
 from causalbald.models._arm_means import ArmMeans
 from causalbald.models._base import CateEstimator, CrossBelief, CrossBeliefOf, LabelSet, deal
 from causalbald.models._cross_belief import between_members, of_arm
-from causalbald.models._registry import load as load_model
-from causalbald.models._registry import register
+from causalbald.models._registry import load, register
 from causalbald.posterior import Posterior
 
 # A candidate with a smaller share costs as much as the others and changes nothing.
@@ -109,7 +108,7 @@ class AutoEstimator(CateEstimator):
         if name == _MEANS and self._limits is not None:
             model: CateEstimator = ArmMeans(limits=self._limits)
         else:
-            model = load_model(name, random_state=self.random_state)
+            model = load(name, random_state=self.random_state)
         return model.fit(data.y, data.t, X=data.x, pool=pool)
 
     def _limited(self, belief: Posterior) -> Posterior:
@@ -127,10 +126,10 @@ class AutoEstimator(CateEstimator):
             beliefs = [belief.linearised() for belief in beliefs]
         return Posterior.mixture(beliefs, list(self.weights_.values()))
 
-    def links(self, X: Any) -> CrossBeliefOf | None:
+    def cross_belief(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``, if every model of the mixture knows it."""
         others = self._check_new(X)
-        links = [found for model in self.models_ if (found := model.links(others)) is not None]
+        links = [found for model in self.models_ if (found := model.cross_belief(others)) is not None]
         if len(links) < len(self.models_):
             return None
         if len(links) == 1:

@@ -123,7 +123,7 @@ class CateEstimator(BaseEstimator, ABC):
         """
         return self._posterior(self._check_new(X), joint=joint)
 
-    def links(self, X: Any) -> CrossBeliefOf | None:
+    def cross_belief(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``, if the model knows it without joint beliefs about all."""
         return None
 
@@ -142,14 +142,10 @@ class CateEstimator(BaseEstimator, ABC):
         Each interval holds the unit's *expected* effect with posterior probability 1 - alpha, given the model;
         outcome noise is not part of it, and the intervals do not hold jointly.
         """
-        sign = self._sign(T0, T1)
-        known = abs(sign)  # of an arm against itself there is nothing unknown
-        parts = [
-            interval(sign * p.effect_mean, known * (p.quantile(alpha) * np.sqrt(p.effect_variance)), p.largest_effect)
-            for p in self._chunks(X)
-        ]
-        lower, upper = (np.concatenate(ends) for ends in zip(*parts, strict=True))
-        return lower, upper
+        sign = self._sign(T0, T1)  # -1 swaps the ends; 0 leaves nothing uncertain
+        parts = [belief.effect_interval(alpha) for belief in self._chunks(X)]
+        ends = [sign * np.concatenate(part) for part in zip(*parts, strict=True)]
+        return np.minimum(*ends), np.maximum(*ends)
 
     def ate(self, X: Any, *, T0: int = 0, T1: int = 1) -> float:
         """Return the expected average effect over the units in ``X``."""
@@ -159,9 +155,9 @@ class CateEstimator(BaseEstimator, ABC):
         """Return a credible interval for the average effect over ``X``, from the joint belief about all units."""
         sign, belief = self._sign(T0, T1), self.posterior(X)
         mean, variance = belief.average_effect()
-        reach = abs(sign) * belief.quantile(alpha) * variance**0.5
-        lower, upper = interval(np.array(sign * mean), np.array(reach), belief.largest_effect)
-        return float(lower), float(upper)
+        ends = interval(np.array(mean), np.array(belief.quantile(alpha) * variance**0.5), belief.largest_effect)
+        lower, upper = sorted(float(sign * end) for end in ends)
+        return lower, upper
 
     def _chunks(self, X: Any) -> Iterator[Posterior]:
         x = self._check_new(X)

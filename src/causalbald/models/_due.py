@@ -318,7 +318,7 @@ class DeepKernelGP(DeepEstimator):
         # Each by itself, since the factor of the mixture can be large.
         return Posterior.mixture([b.rescaled(self.scaling_.y_scale, self.scaling_.y_mean) for b in beliefs])
 
-    def links(self, X: Any) -> CrossBeliefOf | None:
+    def cross_belief(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``: exact, where joint beliefs run through sites.
 
         Binary outcomes, and the paper's bound, have them through sites alone.

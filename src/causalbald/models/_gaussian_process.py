@@ -171,7 +171,7 @@ class GaussianProcess(CateEstimator):
             belief = belief.widened(moved.numpy(), joint=joint)
         return belief.rescaled(self.y_scale_, self.y_mean_)
 
-    def links(self, X: Any) -> CrossBeliefOf | None:
+    def cross_belief(self, X: Any) -> CrossBeliefOf | None:
         """Return what ties other units to those in ``X``: exact, where joint beliefs run through sites.
 
         Not where sites are fewer than labels: then they tell all there is to know, and joint beliefs are cheaper.

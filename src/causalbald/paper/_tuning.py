@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy.special import log_ndtr
 
+from causalbald import models
 from causalbald._addresses import without_passwords
 from causalbald._random import generator
 from causalbald._threads import one_thread
@@ -23,7 +24,6 @@ from causalbald.errors import InputError, TrainingError
 from causalbald.experiments._plan import PAPER, preset_of
 from causalbald.experiments._trial import warm_start_positions
 from causalbald.models import DeepKernelGP, TarnetEnsemble
-from causalbald.models import load as load_model
 from causalbald.models._deep import check_schedule
 from causalbald.models._registry import presets
 from causalbald.posterior import Posterior
@@ -186,7 +186,7 @@ class _Task:
 
     @classmethod
     def of(cls, data: Benchmark, model: str, labels: int | None, seed: int, options: dict[str, Any]) -> _Task:
-        load_model(model)
+        models.load(model)
         if model not in SEARCH_SPACES:
             raise InputError(f"model {model!r} has no search space: choose one of {', '.join(SEARCH_SPACES)}.")
         for name, value in options.items():
@@ -226,7 +226,7 @@ class _Task:
 
 
 def _made(model: str, options: dict[str, Any]) -> DeepKernelGP | TarnetEnsemble:
-    return cast(DeepKernelGP | TarnetEnsemble, load_model(model, **options))
+    return cast(DeepKernelGP | TarnetEnsemble, models.load(model, **options))
 
 
 def _run_one(study: optuna.Study, task: _Task, seed: int) -> None:

@@ -74,7 +74,7 @@ def score_pool(
 def block_size(score: Scorer) -> int:
     """Return how many units to score at a time: fewer, or more, where covariances with targets are needed.
 
-    With links they are an array as wide as there are targets; without, each block needs the targets' belief anew.
+    With a cross-belief they are an array as wide as there are targets; without, each block needs the targets' belief anew.
     """
     if score.goal is None:
         return CHUNK

@@ -57,7 +57,7 @@ def _scored(
     """Return a function that scores the rows of a table."""
     # A function with a name is looked up by it: the module of a plugin cannot be sent.
     function = score.function.name if score.function.name in acq.names() else score.function
-    rest = score.goal, score.targets, score.links, score.propensity
+    rest = score.goal, score.targets, score.cross_belief, score.propensity
     model = score.model
 
     def work(table: pa.Table) -> pa.Table:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
+from causalbald import models
 from causalbald._files import check_place, replacing
-from causalbald._gaussian import interval
 from causalbald._random import generator
 from causalbald._spreadsheet import read_cell, read_ids
 from causalbald._threads import one_thread
@@ -24,7 +24,6 @@ from causalbald._validation import check_choice, check_int, check_number
 from causalbald.acquisition._registry import Batch
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel
-from causalbald.models import load as load_model
 from causalbald.pools import _choosing
 from causalbald.pools._files import SUFFIXES
 from causalbald.pools._parquet import ParquetPool
@@ -93,7 +92,7 @@ class ParquetRound:
             )
         self._check_arms()
         self._y = y[~np.isnan(y)]
-        self._unfitted = load_model(model, random_state=seed) if isinstance(model, str) else model
+        self._unfitted = models.load(model, random_state=seed) if isinstance(model, str) else model
 
     @cached_property
     def model(self) -> CateEstimator:
@@ -294,8 +293,7 @@ class ParquetRound:
     def _batch(self, chosen: Positions, scores: Array) -> pa.Table:
         belief = self.model.posterior(self.pool.take(chosen).x, joint=False)
         mean, table = belief.effect_mean, self.pool.people(chosen)
-        ends = interval(mean, belief.quantile(0.05) * np.sqrt(belief.effect_variance), belief.largest_effect)
-        for name, values in zip(OWN_COLUMNS, (scores[chosen], mean, *ends), strict=True):
+        for name, values in zip(OWN_COLUMNS, (scores[chosen], mean, *belief.effect_interval()), strict=True):
             table = table.append_column(name, pa.array(values))
         return table
 

@@ -32,7 +32,7 @@ class Block(NamedTuple):
 class Scorer:
     """Scores blocks of a pool by a fitted model. A block need not know where in the pool it is.
 
-    ``goal`` are the units that matter to a function that asks for targets. Where the model has ``links`` to them, a
+    ``goal`` are the units that matter to a function that asks for targets. Where the model has a ``cross_belief`` with them, a
     block is scored by itself. Else they are put beside each block, and their own scores, to which their own residual
     belongs, are :meth:`of_goal`; so are those of a sample, from which each is left out as it is scored.
     ``propensity`` is P(treated | x) of blocks without.
@@ -42,7 +42,7 @@ class Scorer:
     function: acq.Acquisition
     goal: Block | None = None
     targets: acq.Targets | None = None  # positions in ``goal``
-    links: CrossBeliefOf | None = None
+    cross_belief: CrossBeliefOf | None = None
     propensity: Callable[[AnyArray], Array] | None = None
 
     @classmethod
@@ -62,15 +62,15 @@ class Scorer:
             goal = goal._replace(own=targets.own[targets.positions])
             targets = replace(targets, own=goal.own)
         within = replace(targets, positions=np.arange(len(targets.positions)))
-        links = model.links(goal.x) if function.linked else None
-        if links is not None:
+        cross_belief = model.cross_belief(goal.x) if function.linked else None
+        if cross_belief is not None:
             within = replace(within, belief=model.posterior(goal.x, joint=False))
-        return cls(model, function, goal, within, links, propensity)
+        return cls(model, function, goal, within, cross_belief, propensity)
 
     @property
     def by_itself(self) -> bool:
         """Whether the belief about the units of a block is enough to score it."""
-        return self.goal is None or self.links is not None
+        return self.goal is None or self.cross_belief is not None
 
     @property
     def goal_apart(self) -> bool:
@@ -80,7 +80,7 @@ class Scorer:
     def __call__(self, block: Block, rng: np.random.Generator | None = None) -> Array:
         """Return the scores of a block, (n,)."""
         goal, targets, pi = self.goal, self.targets, self._propensity(block)
-        if goal is None or targets is None or self.links is not None:
+        if goal is None or targets is None or self.cross_belief is not None:
             belief, linked = self._alone(block)
             return self.function(belief, block.arm, propensity=pi, targets=linked, rng=rng)
         units, other = len(block.x), self._propensity(goal)
@@ -97,7 +97,7 @@ class Scorer:
         assert goal is not None
         assert targets is not None
         pi = self._propensity(goal)
-        if self.links is not None and targets.own is not None:
+        if self.cross_belief is not None and targets.own is not None:
             belief, linked = self._alone(goal)
             itself = linked and replace(linked, place=linked.positions)
             return self.function(belief, goal.arm, propensity=pi, targets=itself, rng=rng)
@@ -121,9 +121,9 @@ class Scorer:
         """Return what is believed of each unit by itself, and the targets with what ties the units to them."""
         if self.function.blind:
             return Posterior.of_nothing(len(block.x)), None
-        if self.links is None or self.targets is None:
+        if self.cross_belief is None or self.targets is None:
             return self.model.posterior(block.x, joint=False), None
-        units = self.links(block.x)
+        units = self.cross_belief(block.x)
 
         def covariance(rows: slice, arm: int | None) -> Array:
             return units.covariance(rows, block.arm[rows], arm)

@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from causalbald import datasets, figures, paper
+from causalbald import datasets, figures, models, paper
 from causalbald._version import __version__
 from causalbald.experiments import TrialSpec, run_trials
 from causalbald.metrics import LabelsNeeded, labels_to_match
-from causalbald.models import load as load_model
 from causalbald.report._page import figure_svg, render
 
 METHODS = ("random", "mu-rho-bald")
@@ -79,7 +78,7 @@ def demo_picture(acquired: dict[str, list[int]]) -> Figure:
     columns = []
     for method, positions in acquired.items():
         data = pool.take(positions)
-        model = load_model("gp", random_state=PICTURED_SEED).fit(data.y, data.t, X=data.x, pool=pool.x)
+        model = models.load("gp", random_state=PICTURED_SEED).fit(data.y, data.t, X=data.x, pool=pool.x)
         columns.append(paper.MeasuredSet(method, np.asarray(positions), model))
     return paper.bias(pool, columns)
 

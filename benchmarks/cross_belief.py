@@ -1,6 +1,6 @@
 """Targeted scores of a pool: cross-covariances from labels alone, compared with joint beliefs about blocks and targets.
 
-    python benchmarks/links.py     seconds of both, their ratio, and the largest difference of scores (in logs)
+    python benchmarks/cross_belief.py   # seconds of both, their ratio, largest difference of scores (in logs)
 
 Both ways take turns in one process on one core. Joint beliefs run through sites and are therefore not exact.
 """
@@ -34,15 +34,15 @@ def main() -> None:
         for name in ("gp", "index", "due", "auto"):
             model = models.load(name, random_state=0).fit(y[known], t[known], X=x[known], pool=x)
             model.posterior(x[:2])  # joint beliefs need sites, worked out once
-            if model.links(x[:2]) is None:
+            if model.cross_belief(x[:2]) is None:
                 print(f"| {name} | {covariates} | sites tell all | | | |")
                 continue
             seconds: dict[bool, list[float]] = {True: [], False: []}
             scores = {}
             for _ in range(TURNS):
                 for linked in (True, False):
-                    links = model.links if linked else (lambda *_: None)
-                    with patch.object(type(model), "links", lambda self, z, links=links: links(z)), one_thread():
+                    cross_belief = model.cross_belief if linked else (lambda *_: None)
+                    with patch.object(type(model), "cross_belief", lambda self, z, f=cross_belief: f(z)), one_thread():
                         started = perf_counter()
                         scores[linked] = pools.score_pool(model, x, t, "tau-vr")
                         seconds[linked].append(perf_counter() - started)
