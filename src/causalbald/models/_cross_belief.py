@@ -1,4 +1,8 @@
-"""Covariances of single units with a few others, exact and without a joint belief about all of them."""
+"""Covariances of single units with a few others, exact and without a joint belief about all units.
+
+Symbols: n labels with covariance K_n (n, n) of their outcomes; k_i and k_j (n,) the kernels of units i and j with the
+labels. After the labels, Cov(mu_i, mu_j) = k(i, j) - k_iᵀ K_n⁻¹ k_j.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +19,28 @@ from causalbald.posterior import Posterior
 
 @dataclass(frozen=True)
 class ProcessCrossBelief:
-    """Covariances of units with J others at z (J, D), in standard units.
+    """Covariances of units with J others at z (J, D), in standard units and in the precision of ``single``.
 
-    After labels it is the prior's covariance minus what the labels say of both, k_iᵀ ``pull`` with ``pull`` = K⁻¹ k_j.
-    All in the precision of ``single``.
+    ``solved`` is K_n⁻¹ k_j under each arm.
     """
 
     process: Process
     single: Single
     z: Tensor
     mean: Tensor  # (K, J)
-    pull: Tensor  # (K, n, J)
-    effect_pull: Tensor  # (n, J)
+    solved: Tensor  # (K, n, J)
+    solved_effects: Tensor  # (n, J), K_n⁻¹ k_j for the effects of z
 
     @classmethod
     def of(cls, h: Process, single: Single, z: Tensor) -> Self:
-        """Return the links to units z after the labels that ``single`` knows of."""
+        """Return the covariances with units z after the labels, or sites, of ``single``."""
         z = z.to(single.x)
         kernel = h.by_arm(single.x, single.arm, z)
-        pull = single.whitening.T @ (single.whitening @ kernel)
-        return cls(h, single, z, single.weights @ kernel + h.means[:, None], pull, pull[1] - pull[0])
+        solved = single.whitening.T @ (single.whitening @ kernel)  # whiteningᵀ whitening = K_n⁻¹
+        return cls(h, single, z, single.weights @ kernel + h.means[:, None], solved, solved[1] - solved[0])
 
     def at(self, x: Tensor) -> UnitCrossBelief:
-        """Return units x (N, D) with their kernels to the labels, on which all that is asked of them rests."""
+        """Return units x (N, D) with their kernels to the labels, from which their belief and covariances follow."""
         x = x.to(self.single.x)
         return UnitCrossBelief(self, x, self.process.by_arm(self.single.x, self.single.arm, x))
 
@@ -46,33 +49,40 @@ class ProcessCrossBelief:
 class UnitCrossBelief:
     """Units x (N, D), and their kernel with the labels under each arm, (K, n, N)."""
 
-    links: ProcessCrossBelief
+    others: ProcessCrossBelief
     x: Tensor
     kernel: Tensor
 
     def posterior(self) -> Posterior:
-        """Return what is believed of each unit by itself."""
-        return self.links.single.given(self.links.process, self.kernel)
+        """Return the belief about each unit by itself."""
+        return self.others.single.from_kernel(self.others.process, self.kernel)
 
-    def covariance(self, rows: slice, own: Tensor, arm: int | None) -> Tensor:
-        """Return Cov(mu_own(x_i), mu_arm(z_j)), (N, J), of units in some rows, or that with the effects of z."""
-        h, z, x = self.links.process, self.links.z, self.x[rows]
-        kernel = self.kernel[..., rows]
-        known = kernel.gather(0, own.expand(1, *kernel.shape[1:]))[0].T
+    def covariance(self, rows: slice, treatment: Tensor, arm: int | None) -> Tensor:
+        """Return Cov(mu_treatment(x_i), mu_arm(z_j)), (n, J), for the units in ``rows``, or with the effects of z.
+
+        ``treatment`` (n,) are the arms of these units; ``arm`` None stands for the effects.
+        """
+        h, z, x = self.others.process, self.others.z, self.x[rows]
+        by_arm = self.kernel[..., rows]
+        kernel = by_arm.gather(0, treatment.expand(1, *by_arm.shape[1:]))[0].T  # k_i in rows, (n, labels)
         if arm is None:
-            return h.with_effects(x, own, z).addmm_(known, self.links.effect_pull, alpha=-1)
-        under = torch.full((len(z),), arm)
-        return torch.addmm(h.kernel(x, own, z, under), known, self.links.pull[arm], alpha=-1)
+            return h.with_effects(x, treatment, z).addmm_(kernel, self.others.solved_effects, alpha=-1)
+        arms = torch.full((len(z),), arm)
+        return torch.addmm(h.kernel(x, treatment, z, arms), kernel, self.others.solved[arm], alpha=-1)
 
 
-def between_members(here: Array, there: Array, weights: Array) -> Array:
-    """Return what members of a mixture add to covariances (N, J) by differing in their means, (M, N) and (M, J)."""
-    here, there = here - weights @ here, there - weights @ there
-    found: Array = (here * weights[:, None]).T @ there
-    return found
+def between_members(unit_means: Array, other_means: Array, weights: Array) -> Array:
+    """Return what differences in the members' means add to covariances (N, J) of a mixture with weights (M,).
+
+    ``unit_means`` are (M, N) and ``other_means`` (M, J).
+    """
+    # Σ_m w_m (a_mi - ā_i)(b_mj - b̄_j) with ā = Σ_m w_m a_m
+    unit_deviations, other_deviations = unit_means - weights @ unit_means, other_means - weights @ other_means
+    covariance: Array = (unit_deviations * weights[:, None]).T @ other_deviations
+    return covariance
 
 
 def of_arm(values: Array, arm: int | None) -> Array:
-    """Return those of values (..., K, J) that belong to an arm, or the difference of arms."""
-    found: Array = values[..., 1, :] - values[..., 0, :] if arm is None else values[..., arm, :]
-    return found
+    """Return values (..., K, J) of one arm, (..., J); for ``arm`` None, arm 1 minus arm 0."""
+    selected: Array = values[..., 1, :] - values[..., 0, :] if arm is None else values[..., arm, :]
+    return selected

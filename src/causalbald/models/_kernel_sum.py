@@ -1,4 +1,8 @@
-"""A weighted sum of squared-exponential kernels, with its gradient in closed form."""
+"""A weighted sum of squared-exponential kernels, with its gradient in closed form.
+
+Symbols: P parts; part p has weights l_p (n,) and r_p (m,) and places a_p (n, D_p) and b_p (m, D_p) of the units on the
+left and on the right, and the kernel E_p,ij = exp(-½ |a_pi - b_pj|²). The sum is K_ij = Σ_p l_pi E_p,ij r_pj.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,22 @@ from torch import Tensor
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """Return squared distances (n, m) between the rows of a (n, D) and b (m, D)."""
-    apart = torch.addmm(b.square().sum(-1)[None, :], a, b.T, alpha=-2.0)
-    return apart.add_(a.square().sum(-1)[:, None]).clamp_min_(0.0)
+    """Return squared distances (n, m) between the rows of a (n, D) and b (m, D), none below 0."""
+    # |a_i - b_j|² = |a_i|² - 2 a_i · b_j + |b_j|²
+    squares = torch.addmm(b.square().sum(-1)[None, :], a, b.T, alpha=-2.0)
+    return squares.add_(a.square().sum(-1)[:, None]).clamp_min_(0.0)
 
 
 class _KernelSum(torch.autograd.Function):
-    """sum_p l_p r_pᵀ ∘ E_p, where E_p = exp(-½ squared distances of a_p and b_p).
+    """K of the module's docstring, for units on the left and other units on the right.
 
-    A gradient G with respect to it goes to l_p as H r_p, to r_p as Hᵀ l_p, and to a unit's a_p as
-    -l_p Σ_j H_j r_pj (a_p - b_pj), where H = G ∘ E_p: two products of (n, m) and (m, D + 1) matrices a part.
-    Differentiating the distances step by step writes a dozen (n, m) matrices instead.
+    Its gradient takes two products of (n, m) and (m, D + 1) matrices per part. Automatic differentiation of the
+    distances, step by step, writes a dozen (n, m) matrices instead.
     """
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, *points: Tensor) -> Tensor:
+        """Return K (n, m); ``points`` are a_1, b_1, a_2, b_2, .... Called by torch."""
         total = torch.zeros(left.shape[1], right.shape[1], dtype=left.dtype)
         kernels = []
         for weight_a, weight_b, a, b in zip(left, right, points[::2], points[1::2], strict=True):
@@ -36,34 +41,41 @@ class _KernelSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        left, right, *rest = ctx.saved_tensors
-        points, kernels = rest[: 2 * len(left)], rest[2 * len(left) :]
+        """Return the gradients by l, r, a_1, b_1, a_2, b_2, .... Called by torch."""
+        # G is the gradient by K, and H_p = G ∘ E_p. Then the gradient by
+        #   l_pi is Σ_j H_p,ij r_pj,
+        #   a_pi is -l_pi Σ_j H_p,ij r_pj (a_pi - b_pj) = l_pi (Σ_j H_p,ij r_pj b_pj - a_pi Σ_j H_p,ij r_pj).
+        # Both sums over j are columns of H_p [r_p, r_p b_p]. By r_p and b_p it is the same with H_pᵀ and sides swapped.
+        left, right, *saved = ctx.saved_tensors
+        points, kernels = saved[: 2 * len(left)], saved[2 * len(left) :]
         to_left, to_right = torch.empty_like(left), torch.empty_like(right)
         to_points = []
         for p, kernel in enumerate(kernels):
-            h, sides = gradients[0] * kernel, ((left[p], points[2 * p]), (right[p], points[2 * p + 1]))
-            for sums, matrix, (own, here), (other, there) in (
-                (to_left, h, *sides),
-                (to_right, h.T, *reversed(sides)),
+            h = gradients[0] * kernel
+            a_side, b_side = (left[p], points[2 * p]), (right[p], points[2 * p + 1])
+            for to_weights, matrix, (weight, place), (far_weight, far_place) in (
+                (to_left, h, a_side, b_side),
+                (to_right, h.T, b_side, a_side),
             ):
-                moved = matrix @ torch.cat([other[:, None], other[:, None] * there], 1)
-                sums[p] = moved[:, 0]
-                to_points.append(own[:, None] * (moved[:, 1:] - moved[:, :1] * here))
+                sums = matrix @ torch.cat([far_weight[:, None], far_weight[:, None] * far_place], 1)
+                to_weights[p] = sums[:, 0]
+                to_points.append(weight[:, None] * (sums[:, 1:] - sums[:, :1] * place))
         return to_left, to_right, *to_points
 
 
 def kernel_sum(left: Tensor, right: Tensor, a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
-    """Return the kernel (n, m) of units with weights left (P, n) and places a, P times (n, D), and others likewise."""
+    """Return K (n, m) for weights left (P, n) and right (P, m) and places a and b, P tensors each."""
     points = [point for pair in zip(a, b, strict=True) for point in pair]
     total: Tensor = _KernelSum.apply(left, right, *points)  # type: ignore[no-untyped-call]
     return total
 
 
 class _Gram(torch.autograd.Function):
-    """The same of units with themselves: as both sides move together, half of the products do."""
+    """K with the same units on the left and on the right, at half the products: l_p = r_p and a_p = b_p."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, *points: Tensor) -> Tensor:
+        """Return K (n, n). Called by torch."""
         kernels = [squared_distances(a, a).mul_(-0.5).exp_() for a in points]
         total = torch.zeros_like(kernels[0])
         for weight, kernel in zip(weights, kernels, strict=True):
@@ -73,17 +85,19 @@ class _Gram(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        weights, *rest = ctx.saved_tensors
-        points, kernels = rest[: len(weights)], rest[len(weights) :]
-        both, to_weights, to_points = gradients[0] + gradients[0].T, torch.empty_like(weights), []
-        for p, (weight, here, kernel) in enumerate(zip(weights[:, :, None], points, kernels, strict=True)):
-            moved = (both * kernel) @ torch.cat([weight, weight * here], 1)
-            to_weights[p] = moved[:, 0]
-            to_points.append(weight * (moved[:, 1:] - moved[:, :1] * here))
+        """Return the gradients by the weights and a_1, a_2, .... Called by torch."""
+        # The gradients of _KernelSum by the left and by the right add up: G + Gᵀ takes the place of G.
+        weights, *saved = ctx.saved_tensors
+        points, kernels = saved[: len(weights)], saved[len(weights) :]
+        symmetric, to_weights, to_points = gradients[0] + gradients[0].T, torch.empty_like(weights), []
+        for p, (weight, place, kernel) in enumerate(zip(weights[:, :, None], points, kernels, strict=True)):
+            sums = (symmetric * kernel) @ torch.cat([weight, weight * place], 1)
+            to_weights[p] = sums[:, 0]
+            to_points.append(weight * (sums[:, 1:] - sums[:, :1] * place))
         return to_weights, *to_points
 
 
 def gram(weights: Tensor, points: Sequence[Tensor]) -> Tensor:
-    """Return the kernel (n, n) of units with weights (P, n) and places, P times (n, D), with themselves."""
+    """Return K (n, n) of units with themselves, for weights (P, n) and P places (n, D_p)."""
     total: Tensor = _Gram.apply(weights, *points)  # type: ignore[no-untyped-call]
     return total

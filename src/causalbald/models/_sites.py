@@ -1,7 +1,9 @@
-"""Belief about a Gaussian process at a finite set of sites, from which every unit's belief follows.
+"""Belief about a Gaussian process at a finite set of sites, from which the belief about every unit follows.
 
-If the labelled points are among the sites, means and per-unit covariances equal the exact process;
-covariances between units are exact up to what the sites do not explain.
+Symbols: R sites u with arms; n labels f; K = 2 arms; K_uu (R, R) and K_uf (R, n) kernels; N the diagonal matrix of
+the labels' noise variances; y (n,) outcomes minus their prior mean; k_us (R, s) the kernel of the sites with s points.
+If the labelled points are among the sites, means and covariances within units equal the exact process. Covariances
+between units miss the part that the sites do not explain.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from torch import Tensor
 
 from causalbald.posterior import Link, Posterior
 
-# Sites that the others explain up to this share of the prior variance add nothing but rounding errors.
-_REDUNDANT = 1e-10
-_UNITS = 1024  # whose belief is worked out together: what is computed of them stays in the cache
-_BLOCK = 128  # rows of a triangular matrix that are multiplied together; zeros beyond them are left out
+# Share of the prior variance. A site that other sites explain up to this share adds nothing but rounding errors.
+_REDUNDANT_SHARE = 1e-10
+_CHUNK_UNITS = 1024  # units whose belief is computed at once: their intermediate results stay in the cache
+_BLOCK_ROWS = 128  # rows of a triangular matrix that are multiplied at once; the zeros to their right are skipped
 
 
 class Process(Protocol):
@@ -50,8 +52,8 @@ class Process(Protocol):
 
 
 def independent_sites(k_uu: Tensor) -> Tensor:
-    """Return positions of sites that span all others, by Cholesky decomposition with pivoting."""
-    tolerance = _REDUNDANT * float(k_uu.diagonal().max())
+    """Return sorted positions of sites that span all sites, by Cholesky decomposition with pivoting."""
+    tolerance = _REDUNDANT_SHARE * float(k_uu.diagonal().max())
     _, pivots, rank, _ = lapack.dpstrf(k_uu.numpy(), tol=tolerance, lower=1)
     return torch.as_tensor(pivots[:rank] - 1, dtype=torch.long).sort().values
 
@@ -66,39 +68,48 @@ class SiteBelief:
 
     @classmethod
     def from_labels(cls, k_uu: Tensor, k_uf: Tensor, noise: Tensor, y: Tensor) -> Self:
-        """Return the belief after labels y (n,), given minus the prior mean; sites must be independent.
+        """Return the belief after labels y (n,) with noise variances (n,). The sites must be independent.
 
-        With W = root⁻¹ K_uf / noise^½ the covariance is (I + W Wᵀ)⁻¹: the optimal variational posterior of
-        Titsias (2009), and the exact one when the labels are among the sites.
+        It is the optimal variational posterior of Titsias, Variational Learning of Inducing Variables in Sparse
+        Gaussian Processes (2009), equation 10, and the exact one if the labels are among the sites.
         """
+        # v = root⁻¹ f(u) has the prior N(0, I), and y ~ N((root⁻¹ K_uf)ᵀ v, N). With W = root⁻¹ K_uf N^-½ the
+        # posterior precision of v is I + W Wᵀ = L Lᵀ. So spread = L⁻ᵀ and mean = (I + W Wᵀ)⁻¹ W N^-½ y.
         root = torch.linalg.cholesky(k_uu)
         weighted = torch.linalg.solve_triangular(root, k_uf, upper=False) / noise.sqrt()
         eye = torch.eye(len(k_uu), dtype=y.dtype)
-        inner = torch.linalg.cholesky(eye + weighted @ weighted.T)
-        spread = torch.linalg.solve_triangular(inner, eye, upper=False).T
+        precision_root = torch.linalg.cholesky(eye + weighted @ weighted.T)
+        spread = torch.linalg.solve_triangular(precision_root, eye, upper=False).T
         return cls(root, spread @ (spread.T @ (weighted @ (y / noise.sqrt()))), spread)
 
     def project(self, k_us: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean (s,), factor (R, s) and explained prior root (R, s) at points with kernel k_us (R, s)."""
-        explained = _product(self._whitening, k_us)
-        factor = _product(self.spread.T, explained) if self._triangular else self.spread.T @ explained
+        """Return mean (s,), factor (R, s) and explained prior root (R, s) at points with kernel k_us (R, s).
+
+        The covariance of the points is factorᵀ factor, plus the prior's minus explainedᵀ explained.
+        """
+        # f(s) given v is N(Eᵀ v, k_ss - Eᵀ E) with E = root⁻¹ k_us. Averaged over v, its mean is Eᵀ mean, and its
+        # covariance k_ss - Eᵀ E + Eᵀ spread spreadᵀ E.
+        explained = _triangular_product(self.inverse_root, k_us)
+        factor = (
+            _triangular_product(self.spread.T, explained) if self._spread_is_triangular else self.spread.T @ explained
+        )
         return self.mean @ explained, factor, explained
 
     @cached_property
-    def _whitening(self) -> Tensor:
-        """Inverse of the root: its products are faster than solving for each unit."""
+    def inverse_root(self) -> Tensor:
+        """Inverse of ``root``, (R, R): products with it are faster than solving for each unit."""
         eye = torch.eye(len(self.root)).to(self.root)
         inverse: Tensor = torch.linalg.solve_triangular(self.root, eye, upper=False)
         return inverse
 
     @cached_property
-    def _triangular(self) -> bool:
+    def _spread_is_triangular(self) -> bool:
         return not bool(self.spread.tril(-1).any())
 
 
 @dataclass(frozen=True)
 class Sites:
-    """Where the belief is held, x (R, D) and arm (R,), and the belief there."""
+    """Joint belief about units: sites x (R, D) with arms (R,), and the belief at the sites."""
 
     x: Tensor
     arm: Tensor
@@ -106,12 +117,16 @@ class Sites:
 
     @classmethod
     def after_labels(cls, h: Process, x: Tensor, arm: Tensor, y: Tensor, core: Tensor, extra: Tensor) -> Self:
-        """Return the belief after labels, at those labels that are ``core`` and at ``extra`` points in both arms."""
+        """Return the belief after labels x (n, D), arm (n,) and outcomes y (n,).
+
+        The sites are the labels at positions ``core`` and, in each arm, the points ``extra`` (m, D), without those that
+        other sites explain.
+        """
         arms = range(len(h.means))
         u = torch.cat([x[core], *(extra for _ in arms)])
         u_arm = torch.cat([arm[core], *(torch.full((len(extra),), a) for a in arms)])
-        keep = independent_sites(h.kernel(u, u_arm, u, u_arm))
-        u, u_arm = u[keep], u_arm[keep]
+        independent = independent_sites(h.kernel(u, u_arm, u, u_arm))
+        u, u_arm = u[independent], u_arm[independent]
         k_uu, k_uf = h.kernel(u, u_arm, u, u_arm), h.kernel(u, u_arm, x, arm)
         return cls(u, u_arm, SiteBelief.from_labels(k_uu, k_uf, h.noise[arm], y - h.means[arm]))
 
@@ -120,24 +135,24 @@ class Sites:
         arms = len(h.means)
         mean, residual = z.new_empty(len(z), arms), z.new_empty(len(z), arms, arms)
         factor = z.new_empty(len(z), arms, len(self.x) if joint else 0)
-        for start in range(0, len(z), _UNITS):
-            units = slice(start, start + _UNITS)
-            projected = [self.belief.project(k) for k in h.by_arm(self.x, self.arm, z[units])]
-            means, factors, explained = zip(*projected, strict=True)
+        for start in range(0, len(z), _CHUNK_UNITS):
+            units = slice(start, start + _CHUNK_UNITS)
+            projections = [self.belief.project(k) for k in h.by_arm(self.x, self.arm, z[units])]
+            means, factors, explained = zip(*projections, strict=True)
             mean[units] = torch.stack(means, 1) + h.means
-            residual[units] = h.between_arms - _inner(explained) + (0.0 if joint else _inner(factors))
+            residual[units] = h.between_arms - _between_arms(explained) + (0.0 if joint else _between_arms(factors))
             for a in range(arms if joint else 0):
                 factor[units, a] = factors[a].T
         noise = h.noise.numpy()
-        return Posterior(mean.numpy(), factor.numpy(), _positive(residual).numpy(), noise, link)
+        return Posterior(mean.numpy(), factor.numpy(), _without_rounding(residual).numpy(), noise, link)
 
 
 @dataclass(frozen=True)
 class Single:
-    """Belief about single units, from labels, or sites that stand for them, at x (n, D) and arm (n,).
+    """Belief about single units, from points x (n, D) with arms (n,): labels, or sites that stand for labels.
 
-    With k the kernel between these and a unit, ``weights`` k is its mean and ``whitening`` k a root of what is known
-    of it: one triangular product a unit and arm, in the precision of x.
+    With k (n,) the kernel between the points and a unit under an arm, the unit's mean is h.means + k · ``weights``, and
+    its variance is the prior's minus |``whitening`` k|². All in the precision of x.
     """
 
     x: Tensor
@@ -147,59 +162,62 @@ class Single:
 
     @classmethod
     def of(cls, h: Process, x: Tensor, arm: Tensor, y: Tensor) -> Self:
-        """Return the exact belief after outcomes y (n,)."""
+        """Return the exact belief after outcomes y (n,) of units x (n, D) with arms (n,)."""
+        # The covariance of the outcomes is L Lᵀ: whitening = L⁻¹ and weights = L⁻ᵀ L⁻¹ (y - m).
         root = torch.linalg.cholesky(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm]))
         whitening = torch.linalg.solve_triangular(root, torch.eye(len(y), dtype=y.dtype), upper=False)
         return cls(x, arm, whitening, whitening.T @ (whitening @ (y - h.means[arm])))
 
     @classmethod
     def of_sites(cls, sites: Sites) -> Self:
-        """Return what sites after labels say of single units."""
-        belief, inverse = sites.belief, sites.belief._whitening
-        left, vectors = torch.linalg.eigh(belief.spread @ belief.spread.T)
-        known = (1 - left).clamp_min(0.0).sqrt()[:, None] * (vectors.T @ inverse)
-        triangular = torch.linalg.qr(known.flip(1)).R.flip(0, 1)
+        """Return the belief about single units that sites hold after the labels."""
+        # With V = root⁻¹ and S = spread spreadᵀ a unit's variance is the prior's minus kᵀ Vᵀ (I - S) V k. S = U Λ Uᵀ
+        # gives the root (I - Λ)^½ Uᵀ V of that matrix. The reversed QR decomposition makes the root lower triangular.
+        belief, inverse = sites.belief, sites.belief.inverse_root
+        eigenvalues, vectors = torch.linalg.eigh(belief.spread @ belief.spread.T)
+        learned = (1 - eigenvalues).clamp_min(0.0).sqrt()[:, None] * (vectors.T @ inverse)
+        triangular = torch.linalg.qr(learned.flip(1)).R.flip(0, 1)
         return cls(sites.x, sites.arm, triangular, belief.mean @ inverse)
 
     def rounded(self) -> Self:
-        """Return the same in single precision, in which units take two thirds of the time or less."""
+        """Return the same belief in single precision, in which units take at most two thirds of the time."""
         return replace(self, x=self.x.float(), whitening=self.whitening.float(), weights=self.weights.float())
 
     def posterior(self, h: Process, z: Tensor) -> Posterior:
         """Return the belief about units z (N, D) in standard units, each by itself."""
-        return self.given(h, h.by_arm(self.x, self.arm, z.to(self.x)))
+        return self.from_kernel(h, h.by_arm(self.x, self.arm, z.to(self.x)))
 
-    def given(self, h: Process, kernel: Tensor) -> Posterior:
-        """Return the belief about units whose kernel (K, n, N) with the labels is known."""
+    def from_kernel(self, h: Process, kernel: Tensor) -> Posterior:
+        """Return the belief about units, each by itself, from their kernel (K, n, N) with the points."""
         arms, _, units = kernel.shape
         residual = h.between_arms.expand(units, arms, arms)
-        for start in range(0, len(self.x), _BLOCK):
-            end = start + _BLOCK
-            residual = residual - _inner(self.whitening[start:end, :end] @ kernel[:, :end])
+        for start in range(0, len(self.x), _BLOCK_ROWS):
+            end = start + _BLOCK_ROWS
+            residual = residual - _between_arms(self.whitening[start:end, :end] @ kernel[:, :end])
         return Posterior(
             mean=((self.weights @ kernel).T + h.means).numpy(),
             factor=np.empty((units, arms, 0)),
-            residual=_positive(residual).numpy(),
+            residual=_without_rounding(residual).numpy(),
             noise=h.noise.numpy(),
         )
 
 
-def _product(lower: Tensor, values: Tensor) -> Tensor:
-    """Return a lower triangular matrix times values (R, n), leaving out most of its zeros."""
-    found = torch.empty_like(values)
-    for start in range(0, len(lower), _BLOCK):
-        end = start + _BLOCK
-        torch.matmul(lower[start:end, :end], values[:end], out=found[start:end])
-    return found
+def _triangular_product(lower: Tensor, values: Tensor) -> Tensor:
+    """Return a lower triangular matrix (R, R) times values (R, n), skipping most of its zeros."""
+    product = torch.empty_like(values)
+    for start in range(0, len(lower), _BLOCK_ROWS):
+        end = start + _BLOCK_ROWS
+        torch.matmul(lower[start:end, :end], values[:end], out=product[start:end])
+    return product
 
 
-def _inner(values: Iterable[Tensor]) -> Tensor:
+def _between_arms(values: Iterable[Tensor]) -> Tensor:
     """Return inner products between arms, (n, K, K), of K values (R, n); einsum would copy them all first."""
     return torch.stack([torch.stack([(a * b).sum(0) for b in values], dim=-1) for a in values], dim=-2)
 
 
-def _positive(residual: Tensor) -> Tensor:
-    """Return 2 x 2 matrices made positive semi-definite where rounding errors left them slightly not so."""
+def _without_rounding(residual: Tensor) -> Tensor:
+    """Return 2 x 2 matrices (N, 2, 2) as covariances, where rounding made them slightly indefinite."""
     root = residual.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
     limit = root[:, :, None] * root[:, None, :]
     return torch.minimum(torch.maximum(residual, -limit), limit)

@@ -1,10 +1,15 @@
 """What uncertain hyper-parameters add to a belief, to first order.
 
-Hyper-parameters theta that maximise evidence times prior are not known exactly: the belief about them is roughly
+Hyper-parameters theta that maximise evidence times prior are not certain. The belief about them is roughly
 N(theta, A⁻¹), where A is the prior's precision plus the Fisher information of the labels. Expected outcomes move by
-J dtheta with them, so that J A⁻¹ Jᵀ is added to their covariance, as Garnett, Osborne and Hennig (2014) do for linear
-embeddings. Free are the weights of the index, if there is one, a common factor of the lengthscales of each part, the
-parts' weights, means and noises; lengthscales relative to each other are taken as known.
+J dtheta with them, so J A⁻¹ Jᵀ is added to their covariance, as in Garnett, Osborne and Hennig, Active Learning of
+Linear Embeddings for Gaussian Processes (2014, arXiv:1310.6740).
+
+The p free directions, in this order: the D weights of the index, if there is one; a common factor of the lengthscales
+of each part; the parts' weights; the means; the log noises. Lengthscales relative to each other are taken as certain.
+
+Symbols: P parts, K = 2 arms; n labels x with arms a, outcomes y minus prior means m; w_pa the weight of part p in
+arm a; E_p the kernel of part p; K_n (n, n) the covariance of the outcomes with noise; α = K_n⁻¹ (y - m).
 """
 
 from __future__ import annotations
@@ -18,40 +23,45 @@ from torch import Tensor
 
 from causalbald.models._effect_kernel import ARMS, Hyperparameters
 
-GENERAL = 2  # parts that are no functions of the index
+GENERAL_PARTS = 2  # the first parts; the parts after them are functions of the index
 
 
 @dataclass(frozen=True)
 class Tangent:
-    """How expected outcomes move with the hyper-parameters, in standard deviations of the belief about these."""
+    """How expected outcomes move with the hyper-parameters, in standard deviations of the belief about those."""
 
     x: Tensor  # (n, D), the labels
     arm: Tensor  # (n,)
-    weights: Tensor  # (n,), precision of the outcomes times their surprise
-    indirect: Tensor  # (n, p), how weights move with the hyper-parameters
-    root: Tensor  # (p, p)
+    weights: Tensor  # (n,), α
+    indirect: Tensor  # (n, p), dα / dtheta
+    root: Tensor  # (p, p), with root rootᵀ = A⁻¹
 
     @classmethod
     def of(
         cls, h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, precision: Tensor, probes: Tensor | None = None
     ) -> Self:
-        """Return the tangent after outcomes y (n,).
+        """Return the tangent after outcomes y (n,). Called by ``GaussianProcess._fit``.
 
-        ``precision`` (p,) is that of the prior, in the order of :func:`moves`. With ``probes`` the information of many
-        labels is estimated.
+        ``precision`` (p,) belongs to the prior, in the order of the free directions. With ``probes`` (n, s) the
+        information of many labels is estimated.
         """
+        # The mean at unit z is mu(z) = m + Σ_i α_i k(z, x_i), so that
+        #   dmu(z) = [dm + Σ_i α_i dk(z, x_i)] + Σ_i dα_i k(z, x_i),
+        # where α solves K_n α = y - m, hence dα = -K_n⁻¹ (dK_n α + dm). The bracket is `moves`, and dK_n α + dm is
+        # `moves` at the labels themselves, plus the noise: by log noise a, (dK_n α)_i = noise_a α_i if a_i = a.
         covariance = h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm])
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         weights = inverse @ (y - h.means[arm])
         squared = h.squared_distances(x, x)
-        own = moves(h, x, arm, weights, x, squared, torch.exp(-0.5 * squared))[torch.arange(len(x)), arm]
-        own[:, -ARMS:] = (h.noise * weights[:, None]) * _of_arm(arm)
-        known = fisher_information(h, x, arm) if probes is None else estimated_information(h, x, arm, probes)
-        eigenvalues, vectors = torch.linalg.eigh(known + torch.diag(precision))
-        return cls(x, arm, weights, -inverse @ own, vectors / eigenvalues.clamp_min(precision.min()).sqrt())
+        at_labels = moves(h, x, arm, weights, x, squared, torch.exp(-0.5 * squared))[torch.arange(len(x)), arm]
+        at_labels[:, -ARMS:] = (h.noise * weights[:, None]) * _arm_indicators(arm)
+        information = fisher_information(h, x, arm) if probes is None else estimated_information(h, x, arm, probes)
+        eigenvalues, vectors = torch.linalg.eigh(information + torch.diag(precision))  # A, no less than the prior's
+        return cls(x, arm, weights, -inverse @ at_labels, vectors / eigenvalues.clamp_min(precision.min()).sqrt())
 
     def factor(self, h: Hyperparameters, z: Tensor) -> Tensor:
-        """Return a factor (N, K, p) of the covariance that is added for units z (N, D)."""
+        """Return J A^-½ (N, K, p) for units z (N, D): a factor of the covariance that is added to their belief."""
+        # Σ_i k((z, a), x_i) dα_i = Σ_p w_pa Σ_i E_p(z, x_i) w_p,a_i dα_i
         squared = h.squared_distances(z, self.x)
         parts = torch.exp(-0.5 * squared)
         by_part = parts @ (h.weights[:, self.arm, None] * self.indirect)  # (P, N, p)
@@ -62,101 +72,114 @@ class Tangent:
 def moves(
     h: Hyperparameters, z: Tensor, arm: Tensor, weights: Tensor, x: Tensor, squared: Tensor, parts: Tensor
 ) -> Tensor:
-    """Return the derivative (N, K, p) of sum_i weights_i k(z, x_i) + mean by the free parameters, weights fixed.
+    """Return the derivative (N, K, p) of m + Σ_i α_i k(z, x_i) by the free directions, with α = ``weights`` fixed.
 
-    ``squared`` are the distances (P, N, n) of z from x, and ``parts`` the kernels. In order: index, scales, weights,
-    means, noises.
+    ``squared`` are the distances (P, N, n) of z from x, and ``parts`` their kernels E. Called by :class:`Tangent`.
     """
-    by_arm = parts @ (weights[:, None] * _of_arm(arm))  # (P, N, K)
-    own = h.weights[:, arm] * weights  # (P, n)
-    value = (by_arm * h.weights[:, None, :]).sum(-1)  # (P, N)
-    scale = -((parts * squared) @ own[:, :, None])[:, :, 0]
+    # mu(z, a) = m_a + Σ_p w_pa v_p(z) with v_p(z) = Σ_i E_p(z, x_i) w_p,a_i α_i.
+    by_arm = parts @ (weights[:, None] * _arm_indicators(arm))  # Σ_i of arm b: E_p α_i, (P, N, K)
+    label_weights = h.weights[:, arm] * weights  # w_p,a_i α_i, (P, n)
+    value = (by_arm * h.weights[:, None, :]).sum(-1)  # v_p(z), (P, N)
+    # A step of the log scale of part p multiplies its squared distances by exp(2 step): dE_p = -squared_p E_p.
+    scale = -((parts * squared) @ label_weights[:, :, None])[:, :, 0]
     columns = [scale.T[:, None, :] * h.weights.T[None]]
     eye = torch.eye(ARMS, dtype=z.dtype)
     for part, a in _free_weights(h):
-        moved = value[part][:, None] * eye[a] + by_arm[part, :, a, None] * h.weights[part]
-        columns.append((moved * _speed(h, part, a))[:, :, None])
+        # By w_pa: v_p(z) in arm a, and w_pb Σ_(i of arm a) E_p α_i in each arm b.
+        slope = value[part][:, None] * eye[a] + by_arm[part, :, a, None] * h.weights[part]
+        columns.append((slope * _weight_speed(h, part, a))[:, :, None])
     columns.append(eye.expand(len(z), ARMS, ARMS))
     columns.append(torch.zeros(len(z), ARMS, ARMS, dtype=z.dtype))
     if h.index is not None and h.log_index_scales is not None:
-        apart = (z @ h.index)[:, None] - (x @ h.index)[None, :]
-        towards = parts[GENERAL:] * apart * own[GENERAL:, None, :] * (2 * h.log_index_scales).exp()[:, None, None]
-        turned = towards @ x - towards.sum(-1, keepdim=True) * z  # (2, N, D)
-        columns.insert(0, torch.einsum("pnd,pk->nkd", turned, h.weights[GENERAL:]))
+        # E_p = exp(-½ s² (index · (z - x_i))²) with s the scale: by index_d, -s² (index · (z - x_i)) (z - x_i)_d E_p.
+        gap = (z @ h.index)[:, None] - (x @ h.index)[None, :]
+        squared_scales = (2 * h.log_index_scales).exp()[:, None, None]
+        pull = parts[GENERAL_PARTS:] * gap * label_weights[GENERAL_PARTS:, None, :] * squared_scales
+        turned = pull @ x - pull.sum(-1, keepdim=True) * z  # Σ_i pull_i (x_i - z), (2, N, D)
+        columns.insert(0, torch.einsum("pnd,pk->nkd", turned, h.weights[GENERAL_PARTS:]))
     return torch.cat(columns, -1)
 
 
 def fisher_information(h: Hyperparameters, x: Tensor, arm: Tensor) -> Tensor:
-    """Return the expected information (p, p) of outcomes of units x with arms about the free parameters."""
+    """Return the expected information (p, p) of outcomes of units x with arms about the free directions.
+
+    For N(m, K_n) it is ½ tr(K_n⁻¹ dK_a K_n⁻¹ dK_b) + dm_aᵀ K_n⁻¹ dm_b for directions a and b.
+    """
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm])))
     squared = h.squared_distances(x, x)
-    moved = inverse @ torch.stack([*_derivatives(h, squared, arm)])  # (q, n, n)
-    information = 0.5 * torch.einsum("aij,bji->ab", moved, moved)
-    c = _turned(h, squared, x, arm)
+    products = inverse @ torch.stack([*_derivatives(h, squared, arm)])  # K_n⁻¹ dK_a, (q, n, n)
+    information = 0.5 * torch.einsum("aij,bji->ab", products, products)
+    c = _index_generator(h, squared, x, arm)
     if c is not None:
-        # dK/dindex_d = C X_d - X_d C with X_d = diag(x_d), C antisymmetric: traces become sums over pairs of labels.
+        # dK_d = C X_d - X_d C with X_d = diag(x_d) and C antisymmetric. With V = K_n⁻¹, ½ tr(V dK_d V dK_e) is
+        #   Σ_ij x_id ((C V)_ij (C V)_ji - V_ij (C V C)_ij) x_je,
+        # and ½ tr(dK_d V dK_b V) = -Σ_i x_id Σ_j C_ij (V dK_b V)_ji: sums over pairs of labels, without D traces.
         turned = c @ inverse
         index = x.T @ (turned * turned.T - inverse * (turned @ c)) @ x
-        across = -x.T @ torch.einsum("ij,qji->iq", c, moved @ inverse)
+        across = -x.T @ torch.einsum("ij,qji->iq", c, products @ inverse)
         information = torch.cat([torch.cat([index, across], 1), torch.cat([across.T, information], 1)])
-    of_arm = _of_arm(arm).to(x)
-    return _with_means(information, of_arm.T @ inverse @ of_arm)
+    indicators = _arm_indicators(arm).to(x)  # dm by the means
+    return _with_means(information, indicators.T @ inverse @ indicators)
 
 
 def estimated_information(h: Hyperparameters, x: Tensor, arm: Tensor, probes: Tensor) -> Tensor:
-    """Return an estimate of :func:`fisher_information` that takes a product with ``probes`` (n, s) per parameter.
+    """Return an estimate of :func:`fisher_information` that takes one product with ``probes`` (n, s) per direction.
 
-    With the covariance R Rᵀ and M_a = R⁻¹ dK/da R⁻ᵀ, the information is ½ tr M_a M_b, which is expected of the inner
-    product of M_a Z and M_b Z if the expectation of Z Zᵀ is the identity. An estimate, too, is never negative.
+    With K_n = R Rᵀ and M_a = R⁻¹ dK_a R⁻ᵀ, the information is ½ tr M_a M_b. It is the expected inner product of
+    ½ M_a Z and M_b Z if the expectation of Z Zᵀ is the identity. The estimate has no negative eigenvalue.
     """
     root = torch.linalg.cholesky(h.kernel(x, arm, x, arm) + torch.diag(h.noise[arm]))
-    inward = torch.linalg.solve_triangular(root.T, probes, upper=True)
+    inward = torch.linalg.solve_triangular(root.T, probes, upper=True)  # R⁻ᵀ Z
     squared = h.squared_distances(x, x)
-    moved = [derivative @ inward for derivative in _derivatives(h, squared, arm)]
-    c = _turned(h, squared, x, arm)
+    products = [derivative @ inward for derivative in _derivatives(h, squared, arm)]
+    c = _index_generator(h, squared, x, arm)
     if c is not None:
-        along = c @ inward
-        moved = [c @ (column[:, None] * inward) - column[:, None] * along for column in x.T] + moved
-    whitened = [torch.linalg.solve_triangular(root, each, upper=False).flatten() for each in moved]
-    gram = torch.stack(whitened)
-    of_arm = torch.linalg.solve_triangular(root, _of_arm(arm).to(x), upper=False)
-    return _with_means(0.5 * gram @ gram.T, of_arm.T @ of_arm)
+        c_inward = c @ inward
+        products = [c @ (column[:, None] * inward) - column[:, None] * c_inward for column in x.T] + products
+    whitened = [torch.linalg.solve_triangular(root, product, upper=False).flatten() for product in products]
+    sketch = torch.stack(whitened)  # M_a Z, one row per direction
+    indicators = torch.linalg.solve_triangular(root, _arm_indicators(arm).to(x), upper=False)
+    return _with_means(0.5 * sketch @ sketch.T, indicators.T @ indicators)
 
 
-def _of_arm(arm: Tensor) -> Tensor:
+def _arm_indicators(arm: Tensor) -> Tensor:
+    """Return whether each label is in each arm, (n, K)."""
     return arm[:, None] == torch.arange(ARMS)
 
 
 def _with_means(by_covariance: Tensor, by_mean: Tensor) -> Tensor:
-    """Return the information of all parameters: means come before the noises, which are last."""
+    """Return the information of all directions: the means go before the noises, which are last."""
     q = len(by_covariance)
     order = torch.tensor([*range(q - ARMS), q, q + 1, q - ARMS, q - 1])
-    both: Tensor = torch.block_diag(by_covariance, by_mean)  # type: ignore[no-untyped-call]
-    return both[order[:, None], order]
+    information: Tensor = torch.block_diag(by_covariance, by_mean)  # type: ignore[no-untyped-call]
+    return information[order[:, None], order]
 
 
 def _derivatives(h: Hyperparameters, squared: Tensor, arm: Tensor) -> Iterator[Tensor]:
-    """Yield derivatives (n, n) of the outcomes' covariance by scales, weights and noises."""
-    of_arm = _of_arm(arm).to(squared)
+    """Yield derivatives (n, n) of K_n by log scales, weights and log noises, from squared distances (P, n, n)."""
+    indicators = _arm_indicators(arm).to(squared)
     kernels = torch.exp(-0.5 * squared)
-    for apart, kernel, weight in zip(squared, kernels, h.weights[:, arm], strict=True):
-        yield -apart * kernel * weight[:, None] * weight
+    for distances, kernel, weight in zip(squared, kernels, h.weights[:, arm], strict=True):
+        yield -distances * kernel * weight[:, None] * weight
     for part, a in _free_weights(h):
-        one_side = kernels[part] * of_arm[:, a, None] * h.weights[part, arm][None, :]
-        yield (one_side + one_side.T) * _speed(h, part, a)
+        one_side = kernels[part] * indicators[:, a, None] * h.weights[part, arm][None, :]
+        yield (one_side + one_side.T) * _weight_speed(h, part, a)
     for a in range(ARMS):
-        yield torch.diag(h.noise[a] * of_arm[:, a])
+        yield torch.diag(h.noise[a] * indicators[:, a])
 
 
-def _turned(h: Hyperparameters, squared: Tensor, x: Tensor, arm: Tensor) -> Tensor | None:
-    """Return C (n, n), with which the derivative of the covariance by weight d of the index is C X_d - X_d C."""
+def _index_generator(h: Hyperparameters, squared: Tensor, x: Tensor, arm: Tensor) -> Tensor | None:
+    """Return C (n, n) with dK_n = C X_d - X_d C by weight d of the index, X_d = diag(x_d); None without an index."""
+    # By index_d, dE_p,ij = -s_p² g_ij (x_id - x_jd) E_p,ij with g_ij = index · (x_i - x_j). (C X_d - X_d C)_ij is
+    # C_ij (x_jd - x_id), so that C_ij = g_ij Σ_p s_p² w_p,a_i w_p,a_j E_p,ij.
     if h.index is None or h.log_index_scales is None:
         return None
-    along, total = x @ h.index, torch.zeros_like(squared[0])
-    speeds = (2 * h.log_index_scales).exp()
-    for apart, weight, speed in zip(squared[GENERAL:], h.weights[GENERAL:, arm], speeds, strict=True):
-        total += torch.exp(-0.5 * apart) * weight[:, None] * weight * speed
-    return total * (along[:, None] - along[None, :])
+    index_values, total = x @ h.index, torch.zeros_like(squared[0])
+    squared_scales = (2 * h.log_index_scales).exp()
+    index_parts = zip(squared[GENERAL_PARTS:], h.weights[GENERAL_PARTS:, arm], squared_scales, strict=True)
+    for distances, weight, squared_scale in index_parts:
+        total += torch.exp(-0.5 * distances) * weight[:, None] * weight * squared_scale
+    return total * (index_values[:, None] - index_values[None, :])
 
 
 def _free_weights(h: Hyperparameters) -> list[tuple[int, int]]:
@@ -164,7 +187,7 @@ def _free_weights(h: Hyperparameters) -> list[tuple[int, int]]:
     return [(part, a) for part in range(len(h.weights)) for a in range(ARMS) if part % 2 == 0 or a == 1]
 
 
-def _speed(h: Hyperparameters, part: int, a: int) -> Tensor:
-    """Return how fast a weight moves with its free parameter, its log but for the shared part's in arm 1."""
-    shared_treated = part % 2 == 0 and a == 1
-    return torch.ones_like(h.weights[part, a]) if shared_treated else h.weights[part, a]
+def _weight_speed(h: Hyperparameters, part: int, a: int) -> Tensor:
+    """Return dw_pa by its free parameter: the weight itself, whose log is free, or 1 for the shared part in arm 1."""
+    is_shared_in_treated = part % 2 == 0 and a == 1
+    return torch.ones_like(h.weights[part, a]) if is_shared_in_treated else h.weights[part, a]
