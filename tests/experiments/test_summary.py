@@ -11,7 +11,7 @@ from scipy import stats
 
 from causalbald._typing import Array
 from causalbald.errors import InputError
-from causalbald.experiments._summary import summarise
+from causalbald.experiments import summarise
 from causalbald.metrics import areas, paired_interval
 
 CURVES = {  # seed 0, 1, 2; errors at 10, 20, 40 labels

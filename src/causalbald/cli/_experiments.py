@@ -183,8 +183,8 @@ def table(
     wins is the share of seeds whose curve lies below the baseline's on average, difference how much, with a 95 %
     interval.
     """
+    from causalbald.experiments import summarise
     from causalbald.experiments._plan import parse_seeds
-    from causalbald.experiments._summary import summarise
 
     chosen = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
     found = read_trials(folders, chosen)

@@ -4,6 +4,7 @@ from causalbald.experiments._plan import BenchmarkSettings, Plan, preset, read_p
 from causalbald.experiments._runner import TrialResult, run, run_trials
 from causalbald.experiments._spec import TrialSpec
 from causalbald.experiments._store import Store
+from causalbald.experiments._summary import summarise
 from causalbald.experiments._trial import TrialState, run_trial, warm_start_positions
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "run",
     "run_trial",
     "run_trials",
+    "summarise",
     "warm_start_positions",
 ]
