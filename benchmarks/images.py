@@ -22,8 +22,7 @@ import pandas as pd
 import torch
 
 from causalbald import datasets, metrics, pools
-from causalbald.models import CateEstimator, DeepKernelGP, GaussianProcess, TarnetEnsemble
-from causalbald.models._base import LabelSet
+from causalbald.models import CateEstimator, DeepKernelGP, GaussianProcess, LabelSet, TarnetEnsemble
 
 RESULTS = Path(__file__).parent.parent / "results" / "models" / "images.csv"
 

@@ -23,8 +23,7 @@ from scipy.special import stdtrit
 
 from causalbald import datasets, metrics
 from causalbald.datasets import Split
-from causalbald.models import CateEstimator, DeepKernelGP, TarnetEnsemble
-from causalbald.models._base import LabelSet
+from causalbald.models import CateEstimator, DeepKernelGP, LabelSet, TarnetEnsemble
 
 FITS = [("ihdp", 300, 10), ("ihdp", 100, 3), ("synthetic", 100, 2)]
 ENSEMBLES = [("synthetic", 100, 3), ("ihdp", 300, 1)]

@@ -25,8 +25,7 @@ import numpy as np
 import pandas as pd
 
 from causalbald.campaign import Campaign
-from causalbald.models import GaussianProcess
-from causalbald.models._registry import register
+from causalbald.models import GaussianProcess, register
 from tests.helpers.postgres import campaign_url
 
 UNITS = 3000

@@ -9,10 +9,9 @@ from scipy import stats
 from causalbald import Posterior
 from causalbald._scaling import outcome_range
 from causalbald._typing import Array, Treatment
-from causalbald.models import AutoEstimator, GaussianProcess, _auto
+from causalbald.models import AutoEstimator, GaussianProcess, LabelSet, _auto
 from causalbald.models._arm_means import ArmMeans, arm_risks
 from causalbald.models._auto import _kept, _log_densities, _with_covariates
-from causalbald.models._base import LabelSet
 from tests.helpers.campaigns import measured, new_campaign, people
 
 NOTHING = np.zeros((4, 2, 0))

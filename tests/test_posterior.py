@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from causalbald import Posterior
 from causalbald._typing import AnyArray, Array
 from causalbald.errors import ApproximationWarning, InputError
-from causalbald.models._base import CateEstimator, LabelSet
+from causalbald.models import CateEstimator, LabelSet
 from causalbald.posterior import Link
 from causalbald.testing import check_model, fake_posterior
 

@@ -13,6 +13,8 @@ from typing import TypeVar
 from causalbald.errors import InputError
 
 THREADS_VARIABLE = "CAUSALBALD_THREADS"
+# Units whose belief or scores are computed at once: their intermediate results stay in the cache.
+CHUNK_UNITS = 1024
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -122,7 +122,7 @@ class Posterior:
         return len(self.mean)
 
     @classmethod
-    def of_nothing(cls, units: int) -> Posterior:
+    def placeholder(cls, units: int) -> Posterior:
         """Return a belief that says nothing, for whoever only wants to know how many units there are."""
         return cls(np.zeros((units, 2)), np.empty((units, 2, 0)), np.zeros(()), np.zeros(()))
 

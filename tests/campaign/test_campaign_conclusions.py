@@ -57,7 +57,7 @@ def test_averages_have_intervals_from_the_joint_belief(running: Campaign) -> Non
 
 def test_averages_do_not_depend_on_chunks(running: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = running.ate()
-    monkeypatch.setattr("causalbald.campaign._belief.CHUNK", 17)
+    monkeypatch.setattr("causalbald.campaign._belief.CHUNK_UNITS", 17)
     parts = running.ate()
     assert parts.effect == pytest.approx(whole.effect, rel=1e-9)
     assert parts.sd == pytest.approx(whole.sd, rel=1e-9)

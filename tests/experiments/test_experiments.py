@@ -13,8 +13,7 @@ from causalbald import acquisition, datasets, models, pools, selection
 from causalbald._typing import Array, Treatment
 from causalbald.errors import InputError
 from causalbald.experiments import TrialSpec, TrialState, _trial, run_trial, run_trials, warm_start_positions
-from causalbald.models import GaussianProcess, PropensityModel
-from causalbald.models._base import LabelSet
+from causalbald.models import GaussianProcess, LabelSet, PropensityModel
 from causalbald.pools import _choosing
 from causalbald.posterior import Posterior
 from causalbald.testing import fake_posterior
@@ -211,7 +210,7 @@ def test_scores_in_chunks_equal_scores_at_once(benchmark: datasets.Benchmark, mo
     pi = np.full(300, 0.4)
     args = (model, benchmark.pool.x, benchmark.pool.t, "mu-pi-bald")
     whole = pools.score_pool(*args, propensity=pi)
-    monkeypatch.setattr(_choosing, "CHUNK", 7)
+    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 7)
     np.testing.assert_allclose(pools.score_pool(*args, propensity=pi), whole, atol=1e-9)
 
 
@@ -234,7 +233,7 @@ def test_targeted_functions_see_all_targets_beside_each_chunk(
 ) -> None:
     monkeypatch.setattr(_choosing, "_FEW", few)
     monkeypatch.setattr(_choosing, "_TARGETS", 50)
-    monkeypatch.setattr(_choosing, "CHUNK", 70)
+    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 70)
     d, pool = benchmark.pool.take(np.arange(30)), benchmark.pool
     model = GaussianProcess(max_iter=2).fit(d.y, d.t, X=d.x, pool=pool.x)
     goal = pools.pool_targets(300)
@@ -255,7 +254,7 @@ def test_units_gain_nothing_from_being_drawn_into_the_sample(
 ) -> None:
     monkeypatch.setattr(_choosing, "_FEW", 100)
     monkeypatch.setattr(_choosing, "_TARGETS", 20)
-    monkeypatch.setattr(_choosing, "CHUNK", 70)
+    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 70)
     if not linked:
         monkeypatch.setattr(GaussianProcess, "cross_belief", lambda *_: None)
     d, pool = benchmark.pool.take(np.arange(30)), benchmark.pool
@@ -282,7 +281,7 @@ def test_people_who_matter_more_count_more_to_themselves_in_large_pools_too(monk
     x, t = np.random.default_rng(0).normal(size=(300, 2)), np.arange(300) % 2
     model = Strangers().fit(x[:10, 0], t[:10], X=x[:10])
     weights = np.where(np.arange(300) < 150, 1.0, 3.0)
-    monkeypatch.setattr(_choosing, "CHUNK", 70)
+    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 70)
     for few in (300, 100):
         monkeypatch.setattr(_choosing, "_FEW", few)
         goal = pools.pool_targets(300, weights=weights)

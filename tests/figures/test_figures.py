@@ -24,8 +24,7 @@ from causalbald.errors import CausalBaldError, InputError
 from causalbald.experiments import Store, TrialSpec
 from causalbald.experiments._trial import TrialState
 from causalbald.figures._calibration import LEVELS
-from causalbald.models import CateEstimator
-from causalbald.models._base import LabelSet
+from causalbald.models import CateEstimator, LabelSet
 from causalbald.paper._bias import Scene
 from causalbald.posterior import Posterior
 from tests.helpers.digits import write_stand_in

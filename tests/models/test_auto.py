@@ -9,9 +9,8 @@ from scipy.optimize import minimize_scalar
 
 from causalbald import models
 from causalbald.errors import InputError
-from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess
+from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess, LabelSet
 from causalbald.models._auto import _decided, _log_densities, stacking_weights
-from causalbald.models._base import LabelSet
 from causalbald.posterior import Posterior
 from causalbald.testing import check_model
 from tests.models.test_index import study

@@ -22,8 +22,7 @@ from sklearn.base import clone
 from causalbald import datasets, diagnostics, pools
 from causalbald._typing import AnyArray, Array, Positions
 from causalbald.errors import InputError
-from causalbald.models import CateEstimator, DeepKernelGP, GaussianProcess, PropensityModel, PropensityNetwork
-from causalbald.models._base import LabelSet
+from causalbald.models import CateEstimator, DeepKernelGP, GaussianProcess, LabelSet, PropensityModel, PropensityNetwork
 from causalbald.posterior import Posterior
 
 NAMES, OTHER_ORDER = ["age", "bmi", "income"], ["income", "age", "bmi"]

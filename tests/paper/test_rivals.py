@@ -20,8 +20,7 @@ from causalbald._typing import Array, Positions, Treatment
 from causalbald.cli._app import app
 from causalbald.errors import InputError
 from causalbald.experiments import Plan, run_trial
-from causalbald.models import GaussianProcess
-from causalbald.models._base import CateEstimator
+from causalbald.models import CateEstimator, GaussianProcess
 from causalbald.paper import _rivals
 from causalbald.selection._selection import select_greedy
 from causalbald.testing import fake_posterior

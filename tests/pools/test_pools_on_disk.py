@@ -136,7 +136,7 @@ def test_scores_do_not_depend_on_how_files_are_cut(
     monkeypatch.setattr(on_disk, "pool", open_pool(write(tmp_path / "pool.parquet", rows=rows)))
     expected = in_memory.scores(name)
     np.testing.assert_array_equal(on_disk.scores(name), expected)
-    monkeypatch.setattr(_choosing, "CHUNK", rows)
+    monkeypatch.setattr(_choosing, "CHUNK_UNITS", rows)
     np.testing.assert_allclose(on_disk.scores(name), expected, rtol=0, atol=1e-9)
 
 
@@ -250,7 +250,7 @@ def test_random_scores_are_drawn_in_the_order_of_rows(on_disk: ParquetRound, mon
     def noise(posterior: Any, treatment: Any, *, rng: np.random.Generator) -> Any:
         return rng.normal(size=len(posterior))
 
-    monkeypatch.setattr(_choosing, "CHUNK", 100)
+    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 100)
     np.testing.assert_array_equal(on_disk.scores(noise), generator(0, "choose").normal(size=UNITS))
 
 
@@ -317,7 +317,7 @@ def test_twins_are_told_apart_by_the_seed_and_not_by_threads(two_threads: None) 
 def test_scores_do_not_depend_on_the_number_of_threads(
     on_disk: ParquetRound, monkeypatch: pytest.MonkeyPatch, two_threads: None
 ) -> None:
-    monkeypatch.setattr(_choosing, "CHUNK", 50)
+    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 50)
     on_two = on_disk.scores()
     torch.set_num_threads(1)
     np.testing.assert_array_equal(on_two, on_disk.scores())

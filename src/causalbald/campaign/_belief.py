@@ -14,7 +14,7 @@ from scipy.special import ndtr, stdtr
 from causalbald import models
 from causalbald._gaussian import interval
 from causalbald._random import generator
-from causalbald._threads import one_thread
+from causalbald._threads import CHUNK_UNITS, one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_alpha
 from causalbald.acquisition import Targets
@@ -23,7 +23,6 @@ from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator
-from causalbald.models._base import CHUNK
 from causalbald.pools import _choosing
 from causalbald.posterior import Posterior
 
@@ -193,8 +192,8 @@ class Belief:
         }
 
     def _posteriors(self, x: Array, *, joint: bool) -> Iterator[Posterior]:
-        for start in range(0, len(x), CHUNK):
-            yield self.model.posterior(x[start : start + CHUNK], joint=joint)
+        for start in range(0, len(x), CHUNK_UNITS):
+            yield self.model.posterior(x[start : start + CHUNK_UNITS], joint=joint)
 
 
 def lacking_arm(state: State, pool: CampaignPool) -> int | None:

@@ -148,9 +148,9 @@ def acquisitions(as_json: Json = False) -> None:
 @app.command(epilog="Example: causalbald models")
 def models(as_json: Json = False) -> None:
     """List the models of treatment effects."""
-    from causalbald.models import _registry
+    from causalbald import models as registry
 
-    rows = [{"name": name, "what": _registry.summary(name)} for name in _registry.names()]
+    rows = [{"name": name, "what": registry.summary(name)} for name in registry.names()]
     print_records(rows, as_json=as_json)
 
 

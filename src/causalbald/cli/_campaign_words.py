@@ -28,9 +28,9 @@ class OutcomeType(StrEnum):
 
 
 def _models() -> Iterable[str]:
-    from causalbald.models import _registry
+    from causalbald import models
 
-    return _registry.names()
+    return models.names()
 
 
 def _acquisitions() -> Iterable[str]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from causalbald import acquisition as acq
 from causalbald import datasets as data
+from causalbald import models
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.acquisition._registry import Batch
 from causalbald.errors import InputError
 from causalbald.experiments._spec import TrialSpec
-from causalbald.models import _registry as models
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any
 
 from causalbald import acquisition as acq
-from causalbald import datasets
+from causalbald import datasets, models
 from causalbald._typing import Array
 from causalbald.acquisition import _registry as acquisitions
 from causalbald.acquisition._registry import Batch
 from causalbald.datasets import _base as benchmarks
 from causalbald.errors import InputError
 from causalbald.experiments._trial import Track, TrialState, run_trial
-from causalbald.models import _registry as models
 
 # Part of every key: raise it when trials of the same spec are no longer the same trials.
 _FORMAT = 1

@@ -14,7 +14,7 @@ from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_int
 from causalbald.errors import InputError
 from causalbald.models._arm_means import ArmMeans
-from causalbald.models._base import CateEstimator, CrossBelief, CrossBeliefOf, LabelSet, deal
+from causalbald.models._base import CateEstimator, CrossBelief, CrossBeliefOf, LabelSet, balanced_folds
 from causalbald.models._cross_belief import between_members, of_arm
 from causalbald.models._registry import load, register
 from causalbald.posterior import Posterior
@@ -81,7 +81,7 @@ class AutoEstimator(CateEstimator):
         folds = check_int(self.folds, "folds", low=2)
         enough = max(check_int(self.min_labels, "min_labels", low=2), 2 * folds)
         groups = math.ceil(len(data.y) / check_int(self.max_labels, "max_labels", low=enough))
-        some = data.take(np.flatnonzero(deal(data.t, groups, generator(self.random_state, "compared")) == 0))
+        some = data.take(np.flatnonzero(balanced_folds(data.t, groups, generator(self.random_state, "compared")) == 0))
         if len(some.y) < enough or min(np.bincount(some.t, minlength=2)) < 2:
             self.weights_ = {names[0]: 1.0} if self._limits is None else {names[0]: 0.5, _MEANS: 0.5}
         elif len(names) == 1:
@@ -94,7 +94,7 @@ class AutoEstimator(CateEstimator):
 
     def _held_out(self, names: list[str], data: LabelSet, pool: AnyArray, folds: int) -> Array:
         """Return log densities (n, M) of labels by models that have not seen them, until the models differ clearly."""
-        fold, found = deal(data.t, folds, generator(self.random_state, "folds")), np.empty((0, len(names)))
+        fold, found = balanced_folds(data.t, folds, generator(self.random_state, "folds")), np.empty((0, len(names)))
         for k in range(folds):
             known, out = (data.take(np.flatnonzero(rows)) for rows in (fold != k, fold == k))
             models = [self._fitted_on(name, known, pool) for name in names]

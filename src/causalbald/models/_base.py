@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from causalbald._covariate_names import fitted_names, remember, text_names
 from causalbald._gaussian import interval
+from causalbald._threads import CHUNK_UNITS
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import (
     check_both_arms,
@@ -23,9 +24,6 @@ from causalbald._validation import (
 )
 from causalbald.errors import InputError
 from causalbald.posterior import Posterior
-
-# Units at a time, so that what is computed of them stays in the cache.
-CHUNK = 1024
 
 
 class LabelSet(NamedTuple):
@@ -161,7 +159,7 @@ class CateEstimator(BaseEstimator, ABC):
 
     def _chunks(self, X: Any) -> Iterator[Posterior]:
         x = self._check_new(X)
-        return (self._posterior(x[start : start + CHUNK], joint=False) for start in range(0, len(x), CHUNK))
+        return (self._posterior(x[start : start + CHUNK_UNITS], joint=False) for start in range(0, len(x), CHUNK_UNITS))
 
     def _check_new(self, X: Any) -> AnyArray:
         check_is_fitted(self)
@@ -186,7 +184,7 @@ class CateEstimator(BaseEstimator, ABC):
         return int(T1) - int(T0)
 
 
-def deal(treatment: Treatment, folds: int, rng: np.random.Generator) -> Positions:
+def balanced_folds(treatment: Treatment, folds: int, rng: np.random.Generator) -> Positions:
     """Return a random fold per label, each arm dealt evenly over the folds."""
     order = rng.permutation(len(treatment))
     by_arm = order[np.argsort(treatment[order], kind="stable")]

@@ -21,7 +21,7 @@ from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError, UnknownNameError
 from causalbald.models import _saved_models
-from causalbald.models._base import CateEstimator, LabelSet, deal
+from causalbald.models._base import CateEstimator, LabelSet, balanced_folds
 from causalbald.models._nn.encoders import Architecture
 from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
 from causalbald.models._nn.random_streams import RandomStreams
@@ -192,7 +192,7 @@ class DeepEstimator(CateEstimator):
                 f"{len(labels)} labels are too few to stop {members} networks on a share of them: measure at least "
                 f"{folds}, give validation=, or use the model gp."
             )
-        fold = deal(labels.t.cpu().numpy(), folds, rng)
+        fold = balanced_folds(labels.t.cpu().numpy(), folds, rng)
         held = [np.flatnonzero(fold == m)[:limit] for m in range(members)]
         train = [np.flatnonzero(fold != m) for m in range(members)]
         return MemberLabels(labels, MemberRows.of(train, device), labels, MemberRows.of(held, device))

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from causalbald._random import generator
 from causalbald._scaling import outcome_range, outcome_scale
-from causalbald._threads import threads_of_fit
+from causalbald._threads import CHUNK_UNITS, threads_of_fit
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald._validation import check_int
 from causalbald.models._arm_means import arm_risks
-from causalbald.models._base import CHUNK, CateEstimator, CrossBelief, CrossBeliefOf, LabelSet
+from causalbald.models._base import CateEstimator, CrossBelief, CrossBeliefOf, LabelSet
 from causalbald.models._cross_belief import ProcessCrossBelief
 from causalbald.models._effect_kernel import ARMS, LEAST_NOISE, Hyperparameters, IndexPrior, Prior
 from causalbald.models._evidence import collapsed_bound, log_evidence
@@ -229,7 +229,7 @@ def _collapsed_bound(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, indu
     k_uu = h.gram(u, u_arm)
     jitter = 1e-6 * torch.diag(k_uu.detach().diagonal())
     # A part of the labels at a time: the memory of smaller arrays is used again, not asked for anew.
-    labels = zip(torch.split(x, CHUNK), torch.split(arm, CHUNK), strict=True)
+    labels = zip(torch.split(x, CHUNK_UNITS), torch.split(arm, CHUNK_UNITS), strict=True)
     parts = [h.kernel(u, u_arm, z, z_arm) for z, z_arm in labels]
     prior_variance = h.between_arms.diagonal()[arm]
     return collapsed_bound(k_uu + jitter, torch.cat(parts, 1), prior_variance, h.noise[arm], y - h.means[arm])

@@ -23,9 +23,8 @@ from causalbald.datasets import Benchmark, Split
 from causalbald.errors import InputError, TrainingError
 from causalbald.experiments._plan import PAPER, preset_of
 from causalbald.experiments._trial import warm_start_positions
-from causalbald.models import DeepKernelGP, TarnetEnsemble
+from causalbald.models import DeepKernelGP, TarnetEnsemble, presets
 from causalbald.models._deep import check_schedule
-from causalbald.models._registry import presets
 from causalbald.posterior import Posterior
 
 if TYPE_CHECKING:

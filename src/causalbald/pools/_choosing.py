@@ -13,7 +13,7 @@ from causalbald import acquisition as acq
 from causalbald._covariate_names import fitted_names
 from causalbald._money import spendable
 from causalbald._random import generator
-from causalbald._threads import one_thread
+from causalbald._threads import CHUNK_UNITS, one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import (
     check_choice,
@@ -25,7 +25,7 @@ from causalbald._validation import (
 )
 from causalbald.acquisition._registry import Batch
 from causalbald.errors import InputError
-from causalbald.models._base import CHUNK, CateEstimator
+from causalbald.models import CateEstimator
 from causalbald.pools._scorer import Block, Scorer
 from causalbald.selection._selection import check_relates_units, select, select_greedy
 
@@ -74,11 +74,12 @@ def score_pool(
 def block_size(score: Scorer) -> int:
     """Return how many units to score at a time: fewer, or more, where covariances with targets are needed.
 
-    With a cross-belief they are an array as wide as there are targets; without, each block needs the targets' belief anew.
+    With a cross-belief they are an array as wide as there are targets. Without, each block needs the targets' belief
+    anew.
     """
     if score.goal is None:
-        return CHUNK
-    return max(1, CHUNK // 2) if score.by_itself else 4 * CHUNK
+        return CHUNK_UNITS
+    return max(1, CHUNK_UNITS // 2) if score.by_itself else 4 * CHUNK_UNITS
 
 
 def pool_targets(units: int, *, weights: ArrayLike | None = None, threshold: float = 0.0) -> acq.Targets:

@@ -12,7 +12,7 @@ import numpy as np
 from causalbald import acquisition as acq
 from causalbald._threads import in_threads, one_thread
 from causalbald._typing import AnyArray, Array, Positions, Treatment
-from causalbald.models._base import CateEstimator, CrossBeliefOf
+from causalbald.models import CateEstimator, CrossBeliefOf
 from causalbald.posterior import Posterior
 
 
@@ -32,8 +32,8 @@ class Block(NamedTuple):
 class Scorer:
     """Scores blocks of a pool by a fitted model. A block need not know where in the pool it is.
 
-    ``goal`` are the units that matter to a function that asks for targets. Where the model has a ``cross_belief`` with them, a
-    block is scored by itself. Else they are put beside each block, and their own scores, to which their own residual
+    ``goal`` are the units that matter to a function that asks for targets. Where the model has a ``cross_belief`` with
+    them, a block is scored by itself. Else they are put beside each block, and their own scores, to which their own residual
     belongs, are :meth:`of_goal`; so are those of a sample, from which each is left out as it is scored.
     ``propensity`` is P(treated | x) of blocks without.
     """
@@ -120,7 +120,7 @@ class Scorer:
     def _alone(self, block: Block) -> tuple[Posterior, acq.Targets | None]:
         """Return what is believed of each unit by itself, and the targets with what ties the units to them."""
         if self.function.blind:
-            return Posterior.of_nothing(len(block.x)), None
+            return Posterior.placeholder(len(block.x)), None
         if self.cross_belief is None or self.targets is None:
             return self.model.posterior(block.x, joint=False), None
         units = self.cross_belief(block.x)

@@ -9,7 +9,7 @@ from causalbald import acquisition as acq
 from causalbald import datasets
 from causalbald.datasets import Benchmark
 from causalbald.errors import InputError
-from causalbald.models._base import CateEstimator
+from causalbald.models import CateEstimator
 from causalbald.posterior import Link, Posterior
 from causalbald.selection._selection import select_greedy
 from causalbald.testing._fake import fake_posterior
@@ -54,7 +54,7 @@ def check_acquisition(acquisition: str | acq.Acquisition | acq.Score) -> None:
             np.testing.assert_allclose(part, whole[:5], rtol=1e-9, atol=1e-12, err_msg=message)
         if function.blind:
             message = f"{function.name}: a score may not depend on a belief that it does not look at"
-            np.testing.assert_array_equal(scores(Posterior.of_nothing(len(units)), units), whole, message)
+            np.testing.assert_array_equal(scores(Posterior.placeholder(len(units)), units), whole, message)
         certain = Posterior(posterior.mean, np.zeros((len(posterior), 2, 1)), np.zeros(()), posterior.noise, link)
         flat = scores(certain, units)
         assert not np.isnan(flat).any(), f"{function.name}: a certain belief must not give NaN"
