@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from causalbald.campaign import Campaign
-from causalbald.campaign._events import Draft
-from causalbald.campaign.storage import MemoryStorage
+from causalbald.campaign.storage import Draft, MemoryStorage
 from causalbald.errors import InputError
 from tests.helpers.campaigns import OPTIONS, new_campaign, people, pool_of, running_campaign
 from tests.helpers.cli_campaigns import call_main, finished_study, run

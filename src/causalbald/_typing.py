@@ -10,4 +10,5 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 Treatment = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 AnyArray = NDArray[Any]

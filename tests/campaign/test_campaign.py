@@ -343,6 +343,6 @@ def test_questions_are_asked_about_columns_that_look_like_consequences() -> None
     table["dose"] = np.where(table["drug"] == "drug", 1.0, 0.0) * 5 + np.random.default_rng(0).random(len(table))
     table["weight_followup"] = table["age"] * 2
     campaign = Campaign.create(MemoryStorage(), table, **OPTIONS)
-    questions = campaign.state.created["questions"]
+    questions = campaign.state.start.questions
     assert any("'dose'" in q and "before the treatment?" in q for q in questions)
     assert any("'weight_followup'" in q for q in questions)

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from causalbald import pools
-from causalbald._money import spendable
+from causalbald._money import Budget
 from causalbald.campaign import Campaign
+from causalbald.campaign._events import Round
 from causalbald.campaign.storage import MemoryStorage
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess
@@ -101,14 +102,14 @@ def test_two_who_ask_at_once_stay_within_the_budget(tmp_path: Path, monkeypatch:
     run_rounds(campaign, study, 2)
     record = Campaign._record
 
-    def late(self: Campaign, body: dict[str, Any]) -> int | None:
+    def late(self: Campaign, batch: Round) -> Round | None:
         monkeypatch.setattr(Campaign, "_record", record)
         with Campaign(path) as other:
-            taken = {u["id"] for u in body["units"]}
+            taken = set(batch.ids)
             left = [str(i) for i in study["patient"] if str(i) not in taken]
             other.tell(measured(study, study.loc[study["patient"].astype(str).isin(left[-3:]), "patient"]))
             assert not taken & set(other.ask(2)["patient"].astype(str))
-        return record(self, body)
+        return record(self, batch)
 
     monkeypatch.setattr(Campaign, "_record", late)
     batch = campaign.ask(4)
@@ -125,12 +126,12 @@ def test_two_who_ask_at_once_get_different_people(rounds: int, tmp_path: Path, m
     run_rounds(campaign, STUDY, rounds)
     record, others = Campaign._record, list[str]()
 
-    def late(self: Campaign, body: dict[str, Any]) -> int | None:
+    def late(self: Campaign, batch: Round) -> Round | None:
         monkeypatch.setattr(Campaign, "_record", record)
         with Campaign(path) as other:
             others.extend(other.ask(4)["patient"].astype(str))
-        assert {u["id"] for u in body["units"]} == set(others)
-        return record(self, body)
+        assert set(batch.ids) == set(others)
+        return record(self, batch)
 
     monkeypatch.setattr(Campaign, "_record", late)
     batch = campaign.ask(4)
@@ -145,7 +146,7 @@ def test_sums_of_prices_may_be_rounded(price: float) -> None:
     chosen = np.arange(12)
     assert len(pools.affordable(chosen, np.full(12, price), 10 * price)) == 10
     assert len(pools.affordable(chosen, np.full(12, price), 10 * price * (1 - 1e-6))) == 9
-    assert spendable(None) == np.inf
+    assert Budget(None).spendable == np.inf
     campaign = new_campaign(priced([price]), cost="price", budget=3 * price)
     assert len(campaign.ask(3)) == 3
 

@@ -10,8 +10,16 @@ from typing import Any
 
 import pytest
 
-from causalbald.campaign._events import Event
-from causalbald.campaign.storage import MemoryStorage, Storage, _postgres, _records, _schema, _sqlite, open_storage
+from causalbald.campaign.storage import (
+    Event,
+    MemoryStorage,
+    Storage,
+    _postgres,
+    _records,
+    _schema,
+    _sqlite,
+    open_storage,
+)
 from causalbald.campaign.storage._base import Decide
 from causalbald.campaign.storage._schema import Connection
 from causalbald.errors import InputError

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from causalbald.campaign._events import Draft, Event
-from causalbald.campaign.storage import _postgres, open_storage
+from causalbald.campaign.storage import Draft, Event, _postgres, open_storage
 from causalbald.errors import CampaignExistsError
 from tests.helpers.postgres import campaign_url, database_url
 from tests.helpers.storages import created, note, refused

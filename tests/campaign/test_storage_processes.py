@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from causalbald.campaign._events import Draft
-from causalbald.campaign.storage import Storage, open_storage
+from causalbald.campaign.storage import Draft, Storage, open_storage
 from causalbald.errors import StorageError
 from tests.helpers.postgres import campaign_url
 

@@ -13,8 +13,7 @@ from typing import NoReturn
 
 import pytest
 
-from causalbald.campaign._events import Draft, Event
-from causalbald.campaign.storage import Storage, _sqlite, open_storage
+from causalbald.campaign.storage import Draft, Event, Storage, _sqlite, open_storage
 from causalbald.errors import CampaignExistsError
 from tests.helpers.storages import PARTS, START, created, note, refused
 

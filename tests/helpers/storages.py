@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from causalbald.campaign._events import Draft, Event
-from causalbald.campaign.storage import Storage, open_storage
+from causalbald.campaign.storage import Draft, Event, Storage, open_storage
 from causalbald.errors import StorageError
 
 START = [Draft("start", {"n": 1})]

@@ -138,7 +138,7 @@ def test_what_was_done_is_on_the_page(running: Campaign, page: Page) -> None:
     assert "moved away" in page.words
     assert "became 4.25" in page.words
     assert "drawn at random as an audit" in page.words
-    asked = [unit["id"] for r in running.state.rounds for unit in r["units"]]
+    asked = [unit for r in running.state.rounds for unit in r.ids]
     assert all(unit in page.words for unit in asked)
     assert "exploratory" in page.words
     assert "causal only if nothing unmeasured" in page.words
@@ -148,7 +148,7 @@ def test_what_was_done_is_on_the_page(running: Campaign, page: Page) -> None:
 
 def test_audits_are_predicted_without_their_outcomes(running: Campaign, page: Page) -> None:
     state, pool = running.state, running.pool
-    audits = [u["id"] for r in state.rounds for u in r["units"] if u["by"] == "audit" and u["id"] in state.outcomes]
+    audits = [u.id for r in state.rounds for u in r.picks if u.by == "audit" and u.id in state.outcomes]
     others = {unit: y for unit, y in state.outcomes.items() if unit not in audits}
     assert len(audits) >= 10
     order = np.sort(pool.units.positions(others))

@@ -2,40 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from causalbald._money import spendable
+from causalbald._money import Budget
 from causalbald._threads import one_thread
 from causalbald._words import amount
-from causalbald.campaign._asking import propose
-from causalbald.campaign._belief import Belief, lacking_arm
+from causalbald.campaign._asking import choose_picks
+from causalbald.campaign._belief import Belief
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.pools import _choosing
 from causalbald.selection._conditioning import DowndatedBelief
 
-# Below these, another batch is unlikely to change what is done.
-_LITTLE_GAIN = 0.02
-_LITTLE_DRIFT = 0.02
-_MOSTLY_SETTLED = 0.9
-_BATCHES = 3
-_NOBODY = "stop: nobody is left to measure"
+# At or below these shares, another batch is unlikely to change what is done.
+MAX_SMALL_GAIN = 0.02
+MAX_SMALL_DRIFT = 0.02
+MIN_MOSTLY_SETTLED = 0.9
+DRIFT_ROUNDS = 3
+"""Rounds over which the change of recommendations is followed."""
+_NOBODY_LEFT = "stop: nobody is left to measure"
+_BUDGET_SPENT = "stop: the budget is spent"
 
 
 @dataclass(frozen=True)
 class Advice:
     """What speaks for going on and what for stopping.
 
-    ``expected_error`` is the root mean square, over people, of the belief's spread about their effects: the error one
-    has to expect if the model is right. In a campaign with weights, people count by them. ``after_pending`` is what it
-    will be once pending outcomes are told, and ``after_next`` once the next batch is, too; both are known before any
-    outcome is. ``drift`` is the share of people whose recommendation has changed over the last three batches. None
-    means that it cannot be said yet; stopping is not advised before it can, since early beliefs tend to be too sure of
-    themselves.
+    None stands for a number that cannot be given yet. Stopping is not advised before it can, since early beliefs tend
+    to be too sure of themselves. In a campaign with weights, units count by their weights.
+
+    Parameters
+    ----------
+    verdict : str
+        Begins with "go on", "consider stopping" or "stop".
+    reasons : tuple of str
+        Sentences with the numbers below.
+    expected_error : float, optional
+        Root mean square of the standard deviations of the effects: the error to be expected if the model is right.
+    after_pending : float, optional
+        The expected error once pending outcomes are told.
+    after_next : float, optional
+        The expected error once the outcomes of the next batch are told, too.
+    settled : float, optional
+        Share of units for which it is settled, at 95 %, whether the treatment is worthwhile.
+    drift : float, optional
+        Share of units whose recommendation has changed over the last three batches.
+    left : float, optional
+        What is left of the budget, if there is one.
+    size : int, optional
+        How many measurements ``after_next`` is about: the number asked about, or fewer if units or money do not
+        suffice.
+
+    Examples
+    --------
+    >>> from causalbald.campaign import Advice
+    >>> Advice("go on", ("there are too few outcomes yet for a model.",)).settled is None
+    True
     """
 
     verdict: str
@@ -47,92 +73,115 @@ class Advice:
     drift: float | None = None
     left: float | None = None
     size: int | None = None
-    """How many measurements ``after_next`` is about: as many as were thought of, if people and money suffice."""
 
 
-def advise(
-    state: State, pool: CampaignPool, settings: CampaignSettings, size: int, belief: Callable[[], Belief]
-) -> Advice:
-    """Return advice on asking for ``size`` more measurements."""
-    left = settings.left(state.spent)
-    available = len(pool) - len(state.closed)
-    broke = available > 0 and left is not None and _cheapest(state, pool) > spendable(left)
-    if lacking_arm(state, pool) is not None:
-        verdict = "stop: the budget is spent" if broke else "go on" if available else _NOBODY
-        return Advice(verdict, ("there are too few outcomes yet for a model.",), left=left)
-    known = belief()
-    rows, weights = known.focus
-    effects = known.effects(pool.x[rows])
-    now, settled = float(np.sqrt(weights @ effects.sd**2)), float(weights @ known.settled(effects))
-    drift = _drift(state, known)
+def advise(state: State, pool: CampaignPool, settings: CampaignSettings, size: int, belief: Belief | None) -> Advice:
+    """Return advice on asking for ``size`` more measurements; ``belief`` is None while there is no model.
+
+    Called by ``Campaign.advice`` and by the report.
+    """
+    left = settings.whole_budget.after(state.spent)
+    open_units = pool.without(state.closed)
+    is_broke = len(open_units) > 0 and not left.pays_each(pool.costs(open_units)).any()
+    if belief is None:
+        verdict = _BUDGET_SPENT if is_broke else "go on" if len(open_units) else _NOBODY_LEFT
+        return Advice(verdict, ("there are too few outcomes yet for a model.",), left=left.limit)
+    units, weights = belief.focus
+    effects = belief.effects(pool.x[units])
+    expected_error = float(np.sqrt(weights @ effects.sd**2))
+    settled, drift = float(weights @ belief.settled(effects)), _drift(state, belief)
+    # Five members of an ensemble cannot say what further outcomes would teach.
+    errors = None
+    if _choosing.batch_rule(belief.model, pool.x) == "greedy":
+        errors = _expected_errors(belief, state, min(size, len(open_units)), left)
+    advice = Advice(
+        _BUDGET_SPENT if is_broke else _verdict(errors, settled, drift, len(open_units)),
+        (),
+        expected_error,
+        after_pending=errors.after_pending if errors else None,
+        after_next=errors.after_next if errors else None,
+        settled=settled,
+        drift=drift,
+        left=left.limit,
+        size=errors.size if errors else None,
+    )
+    return replace(advice, reasons=tuple(_reasons(advice, errors, state, settings)))
+
+
+@dataclass(frozen=True)
+class _ExpectedErrors:
+    """Expected errors after pending outcomes and after a batch of ``size``."""
+
+    after_pending: float
+    after_next: float
+    size: int
+
+    @property
+    def gain(self) -> float:
+        """Share of the error that the batch would remove."""
+        return 1 - self.after_next / self.after_pending if self.after_pending > 0 else 0.0
+
+
+def _reasons(advice: Advice, errors: _ExpectedErrors | None, state: State, settings: CampaignSettings) -> Iterator[str]:
+    """Yield a sentence for each number of an advice."""
     who = "people" if settings.weight is None else f"those who matter, by {settings.weight!r},"
-    reasons = [f"for {settled:.0%} of {who} it is settled at 95 % whether the treatment is worthwhile."]
-    after_pending = after_next = gain = None
-    if (
-        _choosing.batch_rule(known.model, pool.x) == "greedy"
-    ):  # five members cannot say what further outcomes would teach
-        after_pending, after_next, size = _errors(known, state, min(size, available), left)
-        gain = 1 - after_next / after_pending if after_pending > 0 else 0.0
+    yield f"for {advice.settled:.0%} of {who} it is settled at 95 % whether the treatment is worthwhile."
+    if errors is not None and errors.size:
         waiting = f", which it will be once {len(state.pending)} pending outcomes are told," if state.pending else ""
-        if size:
-            reasons.append(
-                f"{size} more measurements are expected to cut the error of effects from {after_pending:.3g}{waiting} "
-                f"to {after_next:.3g} ({gain:.0%})."
-            )
-    if drift is not None:
-        reasons.append(f"the recommendation has changed for {drift:.0%} of {who} over the last {_BATCHES} batches.")
-    if left is not None and settings.budget is not None:
-        reasons.append(f"{amount(left)} of the budget of {amount(settings.budget)} is left.")
-    verdict = "stop: the budget is spent" if broke else _verdict(gain, settled, drift, available)
-    errors = (now, after_pending, after_next)
-    return Advice(verdict, tuple(reasons), *errors, settled, drift, left, None if after_next is None else size)
+        yield (
+            f"{errors.size} more measurements are expected to cut the error of effects from "
+            f"{errors.after_pending:.3g}{waiting} to {errors.after_next:.3g} ({errors.gain:.0%})."
+        )
+    if advice.drift is not None:
+        yield f"the recommendation has changed for {advice.drift:.0%} of {who} over the last {DRIFT_ROUNDS} batches."
+    if advice.left is not None and settings.budget is not None:
+        yield f"{amount(advice.left)} of the budget of {amount(settings.budget)} is left."
 
 
-def _cheapest(state: State, pool: CampaignPool) -> float:
-    """Return what the next measurement costs at least."""
-    if pool.cost is None:
-        return 1.0
-    closed = pool.units.positions(state.closed)
-    return float(np.delete(pool.cost, closed).min(initial=np.inf))
-
-
-def _verdict(gain: float | None, settled: float, drift: float | None, available: int) -> str:
-    if available == 0:
-        return _NOBODY
-    if settled >= _MOSTLY_SETTLED and drift is not None and drift <= _LITTLE_DRIFT:
+def _verdict(errors: _ExpectedErrors | None, settled: float, drift: float | None, n_open: int) -> str:
+    """Return the verdict while there is money; stopping is considered only once recommendations no longer change."""
+    if n_open == 0:
+        return _NOBODY_LEFT
+    is_steady = drift is not None and drift <= MAX_SMALL_DRIFT
+    if is_steady and settled >= MIN_MOSTLY_SETTLED:
         return "consider stopping: what to do is settled for nearly everyone, and no longer changes"
-    if gain is not None and gain <= _LITTLE_GAIN and drift is not None and drift <= _LITTLE_DRIFT:
+    if is_steady and errors is not None and errors.gain <= MAX_SMALL_GAIN:
         return "consider stopping: more measurements would teach little, and the recommendation no longer changes"
     return "go on"
 
 
 @one_thread()
-def _errors(belief: Belief, state: State, size: int, left: float | None) -> tuple[float, float, int]:
-    """Return the expected error after pending outcomes, after the next batch, and how many that batch would have."""
-    pool, settings = belief.pool, belief.settings
+def _expected_errors(belief: Belief, state: State, size: int, left: Budget) -> _ExpectedErrors:
+    """Return the expected errors after pending outcomes and after the next batch, before any outcome is known.
+
+    The variance of a Gaussian belief after a measurement does not depend on the outcome.
+    """
+    pool = belief.pool
     pending = np.sort(pool.units.positions(state.pending))
-    money = left is None or left > 0
-    batch = propose(state, pool, settings, size, left, lambda: belief) if size and money else None
-    chosen = pool.units.positions([u["id"] for u in batch.units]) if batch else np.empty(0, dtype=np.intp)
+    picks = choose_picks(state, pool, belief.settings, size, left, belief) if size else ()
+    chosen = pool.units.positions(pick.id for pick in picks)
     focus, weights = belief.focus
-    rows = np.unique(np.concatenate([focus, pending, chosen]))
-    after = DowndatedBelief(belief.model.posterior(pool.x[rows]).linearised(), pool.arm[rows], None)
-    here = np.searchsorted(rows, focus)
+    units = np.unique(np.concatenate([focus, pending, chosen]))
+    after = DowndatedBelief(belief.model.posterior(pool.x[units]).linearised(), pool.arm[units], None)
+    focus_rows = np.searchsorted(units, focus)
     errors = []
     for group in (pending, chosen):
-        for position in np.searchsorted(rows, group):
-            after.measure(int(position))
-        errors.append(float(np.sqrt(weights @ after.belief.effect_variance[here])))
-    return errors[0], errors[1], len(chosen)
+        for row in np.searchsorted(units, group):
+            after.measure(int(row))
+        errors.append(float(np.sqrt(weights @ after.belief.effect_variance[focus_rows])))
+    return _ExpectedErrors(*errors, len(chosen))
 
 
 def _drift(state: State, belief: Belief) -> float | None:
-    """Return the share of the sample whose recommendation was another one when one of the last batches was chosen."""
-    earlier = [r["belief"]["policy"] for r in state.rounds if r.get("belief")][-_BATCHES:]
-    if len(earlier) < _BATCHES:
+    """Return the share of the sample whose recommendation was another one when one of the last batches was chosen.
+
+    None before there were three batches with a model.
+    """
+    earlier = [r.belief.policy for r in state.rounds if r.belief is not None][-DRIFT_ROUNDS:]
+    if len(earlier) < DRIFT_ROUNDS:
         return None
-    policy = belief.summary()["policy"]
-    changed = np.array([len(set(choices)) > 1 for choices in zip(policy, *earlier, strict=True)])
+    policy = belief.summary().policy
+    has_changed = np.array([len(set(choices)) > 1 for choices in zip(policy, *earlier, strict=True)])
     weight = belief.pool.weight
-    counted = np.ones(len(changed)) if weight is None else weight[belief.sample]
-    return float(counted @ changed / counted.sum()) if counted.any() else float(changed.mean())
+    counts = np.ones(len(has_changed)) if weight is None else weight[belief.sample]
+    return float(counts @ has_changed / counts.sum()) if counts.any() else float(has_changed.mean())

@@ -2,292 +2,190 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from causalbald import acquisition
-from causalbald._money import spendable
+from causalbald._money import Budget
 from causalbald._random import generator
-from causalbald._scaling import column_scale
 from causalbald._threads import one_thread
-from causalbald._typing import Array, Positions
+from causalbald._typing import Positions
 from causalbald._validation import check_int, check_number
 from causalbald._words import amount
-from causalbald.campaign._belief import Belief, lacking_arm
+from causalbald.campaign._belief import Belief
+from causalbald.campaign._choices import Candidates, Choice
+from causalbald.campaign._effects import Effects
+from causalbald.campaign._events import Pick
+from causalbald.campaign._first_batch import spread_batch
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
-from causalbald.diagnostics._support import is_outside
 from causalbald.errors import InputError
 from causalbald.pools import _choosing
 
-_ENOUGH_TO_CLUSTER = 20_000
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A batch before it is recorded: an entry per unit, and what was believed when it was chosen."""
-
-    units: list[dict[str, Any]]
-    belief: dict[str, Any] | None
-
-
-@dataclass(frozen=True)
-class _Offer:
-    """Who may be chosen beside the audits, how many, and what for."""
-
-    available: Positions
-    size: int
-    waiting: Positions
-    measured: Positions
-    budget: float | None
-    rng: np.random.Generator
+DEFAULT_BATCH_SIZE = 10
+_AUDIT_ROUNDING = 1e-9
+"""An audit share times a number of units may fall short of a whole number by this much."""
 
 
 def limits(
     state: State, pool: CampaignPool, settings: CampaignSettings, n: int | None, budget: float | None
-) -> tuple[int, float | None]:
-    """Return how many units and how much money a batch may take: by default 10, or as many as ``budget`` pays."""
-    size = check_int(10 if n is None else n, "n", low=1)
-    money = [] if budget is None else [check_number(budget, "budget", above=0.0)]
-    left = settings.left(state.spent)
-    if left is not None:
-        if left <= 0:
-            raise InputError(f"the budget of {amount(settings.budget or 0.0)} is spent: nobody else can be asked for.")
-        money.append(left)
-    open_units = len(pool) - len(state.closed)
-    if not open_units:
+) -> tuple[int, Budget]:
+    """Return how many units and how much money the next batch may take: by default 10 units, or what ``budget`` pays.
+
+    Called by ``Campaign.ask`` first. Raises InputError if the money is spent, or if fewer than ``n`` units are left.
+    """
+    size = check_int(DEFAULT_BATCH_SIZE if n is None else n, "n", low=1)
+    asked_budget = Budget(None if budget is None else check_number(budget, "budget", above=0.0))
+    left = settings.whole_budget.after(state.spent)
+    if left.limit is not None and left.limit <= 0:
+        raise InputError(f"the budget of {amount(settings.budget or 0.0)} is spent: nobody else can be asked for.")
+    open_units = pool.without(state.closed)
+    if not len(open_units):
         raise InputError("everyone has been measured, asked for or withdrawn: nobody is left to ask for.")
+    money = left.within(asked_budget)
     if n is None:
-        size = min(size if budget is None else _payable(state, pool, min(money)), open_units)
-    return size, min(money) if money else None
+        size = min(len(open_units), size if budget is None else money.most_units(pool.costs(open_units)))
+    if size > len(open_units):
+        raise InputError(f"{size} units asked for, but only {len(open_units)} can be measured: ask for fewer.")
+    return size, money
 
 
-def _payable(state: State, pool: CampaignPool, budget: float) -> int:
-    """Return how many units a budget pays at most, the cheapest first."""
-    if pool.cost is None:
-        return int(spendable(budget))
-    prices = np.sort(np.delete(pool.cost, pool.units.positions(state.closed)))
-    return int(np.searchsorted(np.cumsum(prices), spendable(budget), side="right"))
-
-
-def propose(
+@one_thread()
+def choose_picks(
     state: State,
     pool: CampaignPool,
     settings: CampaignSettings,
     size: int,
-    budget: float | None,
-    belief: Callable[[], Belief],
-) -> Proposal:
-    """Choose the next batch from the state of a campaign; the same state and seed give the same batch."""
-    first, again = _available(state, pool, size, budget)
-    available = np.sort(np.concatenate([first, again]))
-    rng = generator(settings.seed, "ask", len(state.rounds) + 1)
-    pending, measured = (np.sort(pool.units.positions(units)) for units in (state.pending, state.outcomes))
-    with one_thread():
-        audits, probability = _audits(state, settings, available, size, pool.cost, budget, rng)
-        left = None if budget is None else budget - _price(pool, audits)
-        entries = _audit_entries(pool, audits, len(available), probability)
-        current = belief() if lacking_arm(state, pool) is None else None
-        for group in (first, again):
-            known = pool.units.positions([entry["id"] for entry in entries])
-            rest = _choosing.payable(np.setdiff1d(group, known), pool.cost, left)
-            waiting = np.concatenate([pending, known])
-            offer = _Offer(rest, min(size - len(entries), len(rest)), waiting, measured, left, rng)
-            if offer.size:
-                chosen = _informed_batch(current, offer) if current else _first_batch(pool, settings, offer)
-                left = None if left is None else left - sum(entry.get("cost", 1.0) for entry in chosen)
-                entries = entries + chosen
-        if current is None:
-            return Proposal(_ranked(entries), None)
-        return Proposal(_ranked(_with_effects(entries, current)), current.summary())
+    budget: Budget,
+    belief: Belief | None,
+) -> tuple[Pick, ...]:
+    """Choose the next batch; the same state and seed give the same batch. Nothing is recorded.
 
-
-def _available(state: State, pool: CampaignPool, size: int, budget: float | None) -> tuple[Positions, Positions]:
-    """Return who can be asked for, and those whose measurement has failed before if the others do not suffice."""
-    available = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
-    if size > len(available):
-        raise InputError(f"{size} units asked for, but only {len(available)} can be measured: ask for fewer.")
-    others = np.setdiff1d(available, pool.units.positions(state.failed))
-    enough = size <= len(_choosing.payable(others, pool.cost, budget))
-    return others, others[:0] if enough else np.setdiff1d(available, others)
-
-
-def _first_batch(pool: CampaignPool, settings: CampaignSettings, offer: _Offer) -> list[dict[str, Any]]:
-    """Return units that stand for their arm: balanced over arms, spread over covariates, before a model can say more.
-
-    Each arm's units are clustered, with a cluster for each unit to be chosen and each measured or asked for; of the
-    clusters to which none of the latter belongs, the unit nearest to the centre is taken.
+    Audits are drawn first. Then units are chosen by the acquisition function, or spread over the covariates while there
+    is no ``belief``. Units whose measurement has failed before are chosen only if there are too few others. The batch
+    is smaller than ``size`` if the budget does not pay for more. Called by ``Campaign.ask`` and by ``advise``.
     """
-    known = np.concatenate([offer.waiting, offer.measured])
-    quota = _quota(pool.arm[known], pool.arm[offer.available], offer.size)
-    z = (pool.x - pool.x.mean(axis=0)) / column_scale(pool.x)
-    chosen, why = [], []
-    for arm, count in enumerate(quota):
-        own, taken = (units[pool.arm[units] == arm] for units in (offer.available, known))
-        picked, sizes = _medoids(z, own, taken, count, offer.rng)
-        chosen += picked
-        name = settings.arm_names[arm]
-        why += [f"before a model can say more: stands for {n} people like this under {name}" for n in sizes]
-    order = np.asarray(_alternating(quota), dtype=np.intp)
-    positions = np.asarray(chosen, dtype=np.intp)
-    order = order[_choosing.affordable(positions[order], pool.cost, offer.budget)]
-    return _entries(pool, positions[order], "spread", [why[k] for k in order])
+    rng = generator(settings.seed, "ask", len(state.rounds) + 1)
+    pending, measured = (np.sort(pool.units.positions(ids)) for ids in (state.pending, state.outcomes))
+    groups = _groups_in_turn(state, pool, size, budget)
+    choices = [_audits(state, pool, settings, np.sort(np.concatenate(groups)), size, budget, rng)]
+    for group in groups:
+        chosen = np.concatenate([choice.units for choice in choices])
+        left = budget.after(float(pool.costs(chosen).sum()))
+        payable = np.setdiff1d(group, chosen)
+        payable = payable[left.pays_each(pool.costs(payable))]
+        part_size = min(size - len(chosen), len(payable))
+        candidates = Candidates(payable, part_size, np.concatenate([pending, chosen]), measured, left, rng)
+        if part_size:
+            choice = (
+                spread_batch(pool, settings, candidates) if belief is None else _chosen_by_model(belief, candidates)
+            )
+            choices.append(choice)
+    return _picks(pool, settings, choices, belief)
 
 
-def _informed_batch(belief: Belief, offer: _Offer) -> list[dict[str, Any]]:
+def _groups_in_turn(state: State, pool: CampaignPool, size: int, budget: Budget) -> tuple[Positions, Positions]:
+    """Return the units to choose from first, and those that failed before, if the first are too few for ``size``."""
+    available = pool.without(state.closed)
+    never_failed = np.setdiff1d(available, pool.units.positions(state.failed))
+    is_enough = size <= budget.pays_each(pool.costs(never_failed)).sum()
+    return never_failed, never_failed[:0] if is_enough else np.setdiff1d(available, never_failed)
+
+
+def _audits(
+    state: State,
+    pool: CampaignPool,
+    settings: CampaignSettings,
+    available: Positions,
+    size: int,
+    budget: Budget,
+    rng: np.random.Generator,
+) -> Choice:
+    """Return units drawn at random, so many that audits have their share of all units asked for, this batch included.
+
+    The probability of a draw is left out if not all drawn units could be paid: expensive units are then rarer.
+    """
+    if not settings.audit:
+        return Choice("audit", available[:0], [])
+    costs = pool.costs(available)
+    size = min(size, budget.most_units(costs))
+    count = max(0, min(size, int(settings.audit * (state.asked + size) + _AUDIT_ROUNDING) - state.audits))
+    drawn = rng.choice(len(available), size=count, replace=False)
+    paid = drawn[: budget.pays_until(costs[drawn])]
+    words = f"drawn at random as an audit: {len(paid)} of {len(available)} people"
+    probability = count / len(available) if len(paid) == count else None
+    return Choice("audit", available[paid], [words] * len(paid), probability=probability)
+
+
+def _chosen_by_model(belief: Belief, candidates: Candidates) -> Choice:
     """Return units chosen by the campaign's acquisition function, each after conditioning on those before it."""
     pool, function = belief.pool, acquisition.load(belief.settings.acquisition)
-    scores = None if function.batchwise else belief.scores(offer.rng)
+    scores = None if function.batchwise else belief.scores(candidates.rng)
     chosen = _choosing.choose(
         belief.model,
         pool.x,
         pool.arm,
         function,
-        offer.size,
-        available=offer.available,
-        rng=offer.rng,
+        candidates.size,
+        available=candidates.units,
+        rng=candidates.rng,
         batch="auto",
-        pending=offer.waiting,
-        measured=offer.measured,
+        pending=candidates.waiting,
+        measured=candidates.measured,
         propensity=pool.propensity,
         targets=belief.targets,
         cost=pool.cost,
-        budget=offer.budget,
+        budget=candidates.budget.limit,
         scores=scores,
     )
-    if not len(chosen):
-        return []
     if scores is None:
-        return _entries(pool, chosen, "covariates", [f"chosen by {function.name}: {function.summary}"] * len(chosen))
-    entries = _entries(pool, chosen, "score", _explain(belief, scores, offer.available, chosen))
-    return [entry | {"score": float(scores[k])} for entry, k in zip(entries, chosen, strict=True)]
+        return Choice("covariates", chosen, [f"chosen by {function.name}: {function.summary}"] * len(chosen))
+    beaten = np.searchsorted(np.sort(scores[candidates.units]), scores[chosen]) / len(candidates.units)
+    reasons = [f"before this batch, score above {share:.0%} of those left" for share in beaten]
+    return Choice("score", chosen, reasons, scores=scores[chosen])
 
 
-def _audits(
-    state: State,
-    settings: CampaignSettings,
-    available: Positions,
-    size: int,
-    cost: Array | None,
-    budget: float | None,
-    rng: np.random.Generator,
-) -> tuple[Positions, float | None]:
-    """Return units drawn at random, so that their share of all units asked for so far is the one wanted.
-
-    Also the probability with which each was drawn, unless money was short: dear units are then drawn less often.
-    """
-    if not settings.audit:
-        return np.empty(0, dtype=np.intp), None
-    price = np.ones(len(available)) if cost is None else cost[available]
-    if budget is not None:
-        size = min(size, int(np.searchsorted(np.cumsum(np.sort(price)), spendable(budget), side="right")))
-    so_far = sum(unit["by"] == "audit" for r in state.rounds for unit in r["units"])
-    count = max(0, min(size, int(settings.audit * (state.asked + size) + 1e-9) - so_far))
-    drawn = rng.choice(len(available), size=count, replace=False)
-    paid = drawn[np.cumsum(price[drawn]) <= spendable(budget)]
-    return available[paid], count / len(available) if len(paid) == count else None
-
-
-def _quota(known: Positions, available: Positions, size: int) -> tuple[int, int]:
-    """Return how many to take of each arm so that both come to as many, counting those measured or asked for."""
-    have, limit = np.bincount(known, minlength=2), np.bincount(available, minlength=2)
-    treated = int(np.clip((size + have[0] - have[1]) // 2, size - limit[0], limit[1]))
-    treated = int(np.clip(treated, 0, size))
-    return size - treated, treated
-
-
-def _medoids(
-    z: Array, own: Positions, taken: Positions, count: int, rng: np.random.Generator
-) -> tuple[list[int], list[int]]:
-    """Return ``count`` of ``own``, nearest to centres of clusters without any of ``taken``, and the clusters' sizes."""
-    if count == 0:
-        return [], []
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    sample = own if len(own) <= _ENOUGH_TO_CLUSTER else rng.choice(own, size=_ENOUGH_TO_CLUSTER, replace=False)
-    clusters = min(count + len(taken), len(sample))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # clusters without members, where people are alike
-        found = KMeans(clusters, n_init=1, random_state=int(rng.integers(2**31))).fit(z[sample])
-    covered = set(found.predict(z[taken]).tolist()) if len(taken) else set()
-    sizes = np.bincount(found.labels_, minlength=clusters)
-    order = sorted(range(clusters), key=lambda c: (c in covered, -sizes[c], c))
-    picked: list[int] = []
-    free = np.ones(len(sample), dtype=bool)
-    for cluster in order[:count]:
-        distance = ((z[sample] - found.cluster_centers_[cluster]) ** 2).sum(axis=1)
-        nearest = int(np.argmin(np.where(free, distance, np.inf)))
-        free[nearest] = False
-        picked.append(int(sample[nearest]))
-    people = sizes[order[:count]] * (len(own) / len(sample))
-    return picked, [max(1, round(float(n))) for n in people]
+def _picks(
+    pool: CampaignPool, settings: CampaignSettings, choices: Sequence[Choice], belief: Belief | None
+) -> tuple[Pick, ...]:
+    """Return the chosen units as ranked picks, with their expected effects if there is a belief."""
+    units = np.concatenate([choice.units for choice in choices])
+    effects = belief.effects(pool.x[units]) if belief is not None and len(units) else None
+    ids, outside, costs = pool.units.at(units), pool.outside_support(units), pool.costs(units)
+    picks: list[Pick] = []
+    for choice in choices:
+        for k, reason in enumerate(choice.reasons):
+            row = len(picks)
+            unit = units[row]
+            if effects is not None and choice.scores is not None:
+                reason = f"{_doubts(pool, settings, effects, row, unit)}; {reason}"
+            picks.append(
+                Pick(
+                    id=ids[row],
+                    by=choice.by,
+                    arm=int(pool.arm[unit]),
+                    why=reason,
+                    propensity=float(pool.propensity[unit]),
+                    outside_support=bool(outside[row]),
+                    cost=None if pool.cost is None else float(costs[row]),
+                    probability=choice.probability,
+                    score=None if choice.scores is None else float(choice.scores[k]),
+                    effect=None if effects is None else float(effects.mean[row]),
+                    lower=None if effects is None else float(effects.lower[row]),
+                    upper=None if effects is None else float(effects.upper[row]),
+                    rank=row + 1,
+                )
+            )
+    return tuple(picks)
 
 
-def _alternating(quota: tuple[int, int]) -> list[int]:
-    """Return an order in which both arms come in turn, so that a batch cut short stays balanced."""
-    first, second = range(quota[0]), range(quota[0], sum(quota))
-    keyed = [(k / max(quota[0], 1), i) for k, i in enumerate(first)]
-    keyed += [((k + 0.5) / max(quota[1], 1), i) for k, i in enumerate(second)]
-    return [i for _, i in sorted(keyed)]
-
-
-def _explain(belief: Belief, scores: Array, available: Positions, chosen: Positions) -> list[str]:
-    """Return in words and numbers why each of the chosen units was chosen."""
-    pool, settings = belief.pool, belief.settings
-    posterior = belief.model.posterior(pool.x[chosen], joint=False)
-    arm = pool.arm[chosen]
-    own = np.sqrt(posterior.variance[np.arange(len(chosen)), arm])
-    effect = np.sqrt(posterior.effect_variance)
-    other = np.where(arm == 1, 1 - pool.propensity[chosen], pool.propensity[chosen])
-    beaten = np.searchsorted(np.sort(scores[available]), scores[chosen]) / len(available)
-    return [
-        f"outcome under {settings.arm_names[a]} uncertain by ±{o:.2g} and effect by ±{e:.2g}; {p:.0%} of people "
-        f"like this got the other arm; before this batch, score above {b:.0%} of those left"
-        for a, o, e, p, b in zip(arm, own, effect, other, beaten, strict=True)
-    ]
-
-
-def _entries(pool: CampaignPool, chosen: Positions, by: str, why: Sequence[str]) -> list[dict[str, Any]]:
-    pi = pool.propensity[chosen]
-    outside = is_outside(pi, pool.share_treated)
-    entries: list[dict[str, Any]] = [
-        {"id": unit, "by": by, "arm": int(a), "why": words, "propensity": float(p), "outside_support": bool(o)}
-        for unit, a, words, p, o in zip(pool.units.at(chosen), pool.arm[chosen], why, pi, outside, strict=True)
-    ]
-    if pool.cost is None:
-        return entries
-    return [entry | {"cost": float(cost)} for entry, cost in zip(entries, pool.cost[chosen], strict=True)]
-
-
-def _audit_entries(
-    pool: CampaignPool, audits: Positions, available: int, probability: float | None
-) -> list[dict[str, Any]]:
-    words = f"drawn at random as an audit: {len(audits)} of {available} people"
-    entries = _entries(pool, audits, "audit", [words] * len(audits))
-    return entries if probability is None else [entry | {"probability": probability} for entry in entries]
-
-
-def _with_effects(entries: list[dict[str, Any]], belief: Belief) -> list[dict[str, Any]]:
-    if not entries:
-        return []
-    where = belief.pool.units.positions([e["id"] for e in entries])
-    found = belief.effects(belief.pool.x[where])
-    columns = (found.mean, found.lower, found.upper)
-    return [
-        entry | dict(zip(("effect", "lower", "upper"), map(float, numbers), strict=True))
-        for entry, *numbers in zip(entries, *columns, strict=True)
-    ]
-
-
-def _ranked(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [entry | {"rank": k} for k, entry in enumerate(entries, start=1)]
-
-
-def _price(pool: CampaignPool, positions: Positions) -> float:
-    return float(len(positions)) if pool.cost is None else float(pool.cost[positions].sum())
+def _doubts(pool: CampaignPool, settings: CampaignSettings, effects: Effects, row: int, unit: int) -> str:
+    """Return in words what is uncertain about one unit: its outcome, its effect, and people like it."""
+    arm = pool.arm[unit]
+    other_arm = 1 - pool.propensity[unit] if arm == 1 else pool.propensity[unit]
+    return (
+        f"outcome under {settings.arm_names[arm]} uncertain by ±{effects.outcome_sd[row, arm]:.2g} and effect by "
+        f"±{effects.sd[row]:.2g}; {other_arm:.0%} of people like this got the other arm"
+    )

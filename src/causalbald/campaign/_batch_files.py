@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
+from causalbald.campaign._events import Round
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.tables._ids import Units
 
 
-def batch_table(settings: CampaignSettings, units: Units, rounds: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return a row per unit of recorded batches, in their order.
+def batch_table(settings: CampaignSettings, units: Units, rounds: Iterable[Round]) -> pa.Table:
+    """Return batches as a table with a row per pick, in their order; called by ``ask``, ``pending`` and the commands.
 
-    Without our own column of the outcome's name, if there is one: it would be told as outcomes.
+    A column that has the name of the outcome is left out: the user would tell it as outcomes.
     """
-    rows = [unit | {"round": r["round"]} for r in rounds for unit in r["units"]]
+    batches = list(rounds)
+    picks = [pick for batch in batches for pick in batch.picks]
     arms = settings.arms
     columns: dict[str, Any] = {
-        settings.id: units.column(row["id"] for row in rows),
-        "rank": pa.array([row["rank"] for row in rows], pa.int64()),
-        "round": pa.array([row["round"] for row in rows], pa.int64()),
-        settings.treatment: pa.array([arms[row["arm"]] for row in rows], pa.array(list(arms)).type),
-        "by": pa.array([row["by"] for row in rows], pa.string()),
-        "why": pa.array([row["why"] for row in rows], pa.string()),
+        settings.id: units.column(pick.id for pick in picks),
+        "rank": pa.array([pick.rank for pick in picks], pa.int64()),
+        "round": pa.array([batch.number for batch in batches for _ in batch.picks], pa.int64()),
+        settings.treatment: pa.array([arms[pick.arm] for pick in picks], pa.array(list(arms)).type),
+        "by": pa.array([pick.by for pick in picks], pa.string()),
+        "why": pa.array([pick.why for pick in picks], pa.string()),
     }
     for name in ("score", "effect", "lower", "upper", "propensity", "probability"):
-        columns[name] = pa.array([row.get(name) for row in rows], pa.float64())
-    columns["outside_support"] = pa.array([row["outside_support"] for row in rows], pa.bool_())
+        columns[name] = pa.array([getattr(pick, name) for pick in picks], pa.float64())
+    columns["outside_support"] = pa.array([pick.outside_support for pick in picks], pa.bool_())
     if settings.cost is not None:
-        columns[settings.cost] = pa.array([row["cost"] for row in rows], pa.float64())
+        columns[settings.cost] = pa.array([pick.cost for pick in picks], pa.float64())
     columns.pop(settings.outcome, None)
     return pa.table(columns)

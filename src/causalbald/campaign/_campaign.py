@@ -14,12 +14,12 @@ import pyarrow as pa
 from causalbald._validation import check_choice, check_int
 from causalbald.campaign import _exchange
 from causalbald.campaign._batch_files import batch_table
-from causalbald.campaign._events import Draft, Event, versions
+from causalbald.campaign._events import Failure, Round, Withdrawal, draft, versions
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import Better, CampaignSettings, OutcomeType
 from causalbald.campaign._state import State
-from causalbald.campaign._telling import TellSummary, outcomes_of, units_of, withdrawable
-from causalbald.campaign.storage import Decide, Storage, open_storage
+from causalbald.campaign._telling import TellSummary, newly_failed, newly_withdrawn, outcomes_of, units_of
+from causalbald.campaign.storage import Decide, Draft, Event, Storage, open_storage
 from causalbald.errors import InputError
 from causalbald.tables._arms import Value
 from causalbald.tables._columns import Column
@@ -149,17 +149,17 @@ class Campaign:
     @cached_property
     def settings(self) -> CampaignSettings:
         """What the campaign is about."""
-        return CampaignSettings.from_json(self._state.created["settings"])
+        return self._state.start.settings
 
     @cached_property
-    def columns(self) -> list[Column]:
+    def columns(self) -> tuple[Column, ...]:
         """The covariates and how they are encoded."""
-        return [Column.from_json(c) for c in self._state.created["columns"]]
+        return self._state.start.columns
 
     @cached_property
     def pool(self) -> CampaignPool:
         """Everyone who might be measured."""
-        return CampaignPool(self.storage, self.settings, self.columns, self._state.created)
+        return CampaignPool(self.storage, self._state.start)
 
     @property
     def state(self) -> State:
@@ -187,40 +187,45 @@ class Campaign:
             one. Score, effect and interval are missing before a model can be fitted. Intervals hold the person's
             expected effect with 95 % probability, given the model.
         """
-        from causalbald.campaign._asking import limits, propose
+        from causalbald.campaign._asking import choose_picks, limits
 
         while True:
             state = self.state
             size, money = limits(state, self.pool, self.settings, n, budget)
-            proposal = propose(state, self.pool, self.settings, size, money, self.belief)
-            if not proposal.units:
+            belief = self._possible_belief()
+            picks = choose_picks(state, self.pool, self.settings, size, money, belief)
+            if not picks:
                 raise InputError("nobody who is left can be paid from this budget: raise it or stop here.")
-            body = {"round": len(state.rounds) + 1, "seen": state.number, "units": proposal.units}
-            body |= {"belief": proposal.belief, "versions": versions()}
-            if dry_run:
-                return self._frame(batch_table(self.settings, self.pool.units, [body]))
-            if number := self._record(body):
-                return self._frame(batch_table(self.settings, self.pool.units, [self._state.rounds[number - 1]]))
+            summary = None if belief is None else belief.summary()
+            batch: Round | None = Round(len(state.rounds) + 1, state.number, picks, summary, versions())
+            if not dry_run:
+                batch = self._record(batch)
+            if batch is not None:
+                return self._frame(batch_table(self.settings, self.pool.units, [batch]))
 
-    def _record(self, body: dict[str, Any]) -> int | None:
-        """Record a batch and return its round; None if others have taken one of its units or the money meanwhile."""
-        units, price = [u["id"] for u in body["units"]], sum(u.get("cost", 1.0) for u in body["units"])
-        own: list[int] = []
+    def _record(self, batch: Round) -> Round | None:
+        """Record a batch; return it with the number that it got, or None if nothing was recorded.
+
+        Nothing is recorded if another process has taken one of the units, or the money, since the batch was chosen.
+        """
+        recorded: list[Round] = []
 
         def decide(new: list[Event]) -> list[Draft]:
             state = self._advance(new)
-            taken = state.closed.intersection(units) or not self.settings.pays(state.spent + price)
-            own[:] = [] if taken else [len(state.rounds) + 1]
-            return [Draft("asked", body | {"round": number}) for number in own]
+            is_taken = not state.closed.isdisjoint(batch.ids)
+            is_paid = self.settings.whole_budget.pays(state.spent + batch.price)
+            recorded[:] = [replace(batch, number=len(state.rounds) + 1)] if is_paid and not is_taken else []
+            return [draft(numbered) for numbered in recorded]
 
         self._append(decide)
-        return own[0] if own else None
+        return recorded[0] if recorded else None
 
     def pending(self) -> Any:
         """Return the units asked for whose outcome is still to come, as :meth:`ask` returned them."""
         state = self.state
         rounds = [
-            r | {"units": [u for u in r["units"] if state.pending.get(u["id"]) == r["round"]]} for r in state.rounds
+            replace(r, picks=tuple(pick for pick in r.picks if state.pending.get(pick.id) == r.number))
+            for r in state.rounds
         ]
         return self._frame(batch_table(self.settings, self.pool.units, rounds))
 
@@ -256,25 +261,26 @@ class Campaign:
 
         An outcome that is known already stays in use.
         """
-        return self._mark("withdrawn", units, reason)
+        return self._mark(Withdrawal, units, reason)
 
     def fail(self, units: Any, *, reason: str = "") -> int:
         """Record that pending units could not be measured; they may be asked for again, after all others.
 
         Returns how many.
         """
-        return self._mark("failed", units, reason)
+        return self._mark(Failure, units, reason)
 
-    def _mark(self, kind: str, units: Any, reason: str) -> int:
-        if not isinstance(reason, str) or (kind == "withdrawn" and not reason.strip()):
+    def _mark(self, kind: type[Failure | Withdrawal], units: Any, reason: str) -> int:
+        """Record that units failed or were withdrawn, and return how many of them are new to that."""
+        if not isinstance(reason, str) or (kind is Withdrawal and not reason.strip()):
             raise InputError(f"give a reason in words, for the record, not {reason!r}: reason='moved away' (--reason).")
         ids = units_of(units, self.settings, self.pool.units, self.state.rounds)
         marked: list[str] = []
 
         def decide(new: list[Event]) -> list[Draft]:
             state = self._advance(new)
-            marked[:] = withdrawable(kind, ids, state)
-            return [Draft(kind, {"units": marked, "reason": reason})] if marked else []
+            marked[:] = newly_withdrawn(ids, state) if kind is Withdrawal else newly_failed(ids, state)
+            return [draft(kind(marked, reason))] if marked else []
 
         self._append(decide)
         return len(marked)
@@ -331,7 +337,8 @@ class Campaign:
         """Say whether to go on: what the next ``n`` measurements would teach, what is settled, what has changed."""
         from causalbald.campaign._advice import advise
 
-        return advise(self.state, self.pool, self.settings, check_int(n, "n", low=1), self.belief)
+        size = check_int(n, "n", low=1)
+        return advise(self.state, self.pool, self.settings, size, self._possible_belief())
 
     def status(self) -> dict[str, Any]:
         """Return counts by state and arm, rounds, and money; needs no model."""
@@ -351,7 +358,7 @@ class Campaign:
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write everything, pool and events, as JSON Lines; :meth:`from_export` reads it into any storage."""
-        _exchange.write(self.storage, self._state.created["rows"], Path(path))
+        _exchange.write(self.storage, self._state.start.rows, Path(path))
 
     @classmethod
     def from_export(cls, where: Place, path: str | os.PathLike[str]) -> Self:
@@ -381,11 +388,22 @@ class Campaign:
     def belief(self) -> Belief:
         """Return the model fitted on the outcomes that the last call has seen, and what follows from it.
 
-        Fitted anew only if an outcome has changed.
+        Fitted anew only if an outcome has changed. Raises InputError if an arm has too few outcomes.
         """
-        from causalbald.campaign._belief import Belief
+        from causalbald.campaign._belief import too_few_outcomes
+
+        belief = self._possible_belief()
+        if belief is None:
+            raise too_few_outcomes(self._state, self.pool, self.settings)
+        return belief
+
+    def _possible_belief(self) -> Belief | None:
+        """Return what :meth:`belief` does, or None if an arm has too few outcomes for a model."""
+        from causalbald.campaign._belief import Belief, lacking_arm
 
         if self._belief is None or self._belief[0] != self._state.told:
+            if lacking_arm(self._state, self.pool) is not None:
+                return None
             self._belief = (self._state.told, Belief.after(self._state, self.pool, self.settings))
         return self._belief[1]
 

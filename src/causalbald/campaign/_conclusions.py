@@ -1,37 +1,65 @@
-"""What a campaign has taught so far, as tables: effects, averages of groups, whom to treat."""
+"""What a campaign has taught so far: effects, averages of groups, whom to treat."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from causalbald._random import generator
-from causalbald._text import check_text
 from causalbald._threads import one_thread
-from causalbald._typing import Array, Positions
-from causalbald.campaign._belief import AverageEffect, Belief, Effects, Mask
+from causalbald._typing import Array, Mask, Positions
+from causalbald.campaign._belief import Belief
+from causalbald.campaign._effects import (
+    AverageEffect,
+    Effects,
+    GroupEffect,
+    group_effects,
+    group_weights,
+    groups_of,
+)
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._preparation import propensity_model
 from causalbald.campaign._state import State
-from causalbald.diagnostics._representativeness import group_values
 from causalbald.diagnostics._support import is_outside
 from causalbald.errors import InputError
-from causalbald.tables._columns import Column, as_text, encode, with_text_read
+from causalbald.tables._columns import Column, encode, with_text_read
 from causalbald.tables._reading import TableIn
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Whom to treat, and what treating them rather than nobody gains on average over the whole pool.
+    """Whom to treat, and what treating them gains on average over the whole pool, compared with treating nobody.
 
-    ``gain`` is in the outcome's own unit, counted so that more is better, and ``worthwhile`` is not taken off; the
-    interval is that of the gain of this very policy, from the joint belief. ``settled`` is the share of people for whom
-    it is 95 % sure whether the treatment is worthwhile.
+    Parameters
+    ----------
+    units : frame
+        A row per unit: id, ``recommended`` (a value of the treatment), ``probability_worthwhile``, ``settled`` and the
+        columns of :meth:`Campaign.effects`.
+    treated : float
+        Share of the units that the policy treats.
+    gain : float
+        Average gain per unit of the whole pool, in the outcome's own unit, counted so that more is better.
+        ``worthwhile`` is not subtracted.
+    lower, upper : float
+        Ends of the interval of the gain of this very policy, from the joint belief.
+    gain_of_all : float
+        Average gain of treating everyone.
+    settled : float
+        Share of units for which it is settled, at 95 %, whether the treatment is worthwhile.
+
+    Examples
+    --------
+    >>> from causalbald.campaign import Policy
+    >>> policy = Policy(None, treated=0.4, gain=1.2, lower=0.5, upper=1.9, gain_of_all=0.3, settled=0.6)
+    >>> policy.gain > policy.gain_of_all
+    True
     """
 
     units: Any
@@ -40,31 +68,96 @@ class Policy:
     lower: float
     upper: float
     gain_of_all: float
-    """Gain of treating everyone."""
     settled: float
+
+
+@dataclass(frozen=True, eq=False)
+class Conclusions:
+    """What is believed about everyone: effects of single units, on average, of the policy, and of groups.
+
+    ``treats`` and ``settled`` (N,) say which units the policy treats, and for which it is settled whether the treatment
+    is worthwhile. Gains count so that more is better, on average over everyone, compared with treating nobody.
+    """
+
+    effects: Effects
+    treats: Mask
+    settled: Mask
+    average: AverageEffect
+    gain: AverageEffect
+    gain_of_all: AverageEffect
+    groups: dict[str, list[GroupEffect]]
+    """Effects of the groups of some columns, by column."""
+
+
+@one_thread()
+def conclude(belief: Belief, effects: Effects, groups: dict[str, pd.Categorical[str]], alpha: float) -> Conclusions:
+    """Return what is believed about everyone, in one pass over the pool.
+
+    ``effects`` are those of the whole pool, ``groups`` the group of each unit by some columns. Called by :func:`policy`
+    and by the report.
+    """
+    n, sign = len(belief.pool), belief.settings.sign
+    treats = belief.treats(effects)
+    weights = [np.full((1, n), 1 / n), sign * treats[None] / n]
+    weights += [group_weights(groups_of_column, contrasts=True) for groups_of_column in groups.values()]
+    average, gain, *averages = belief.averages(belief.pool.x, np.concatenate(weights), alpha)
+    remaining = iter(averages)
+    return Conclusions(
+        effects,
+        treats,
+        belief.settled(effects),
+        average,
+        gain,
+        average if sign == 1 else average.negated(),
+        {name: group_effects(column, remaining, contrasts=True) for name, column in groups.items()},
+    )
+
+
+@one_thread()
+def policy(belief: Belief, alpha: float) -> Policy:
+    """Return whom to treat, given what is better and what is worthwhile."""
+    pool, settings = belief.pool, belief.settings
+    conclusions = conclude(belief, belief.effects(pool.x, alpha), {}, alpha)
+    effects, gain = conclusions.effects, conclusions.gain
+    columns = {
+        "recommended": _recommended(belief, conclusions.treats),
+        "probability_worthwhile": effects.probability_above(settings.worthwhile, settings.sign),
+        "settled": conclusions.settled,
+    }
+    return Policy(
+        _unit_table(belief, np.arange(len(pool)), columns | _effect_columns(effects)),
+        treated=float(conclusions.treats.mean()),
+        gain=gain.effect,
+        lower=gain.lower,
+        upper=gain.upper,
+        gain_of_all=conclusions.gain_of_all.effect,
+        settled=float(conclusions.settled.mean()),
+    )
 
 
 @one_thread()
 def effects(belief: Belief, ids: Sequence[str] | None, alpha: float) -> pa.Table:
-    """Return id, effect, sd, lower, upper, outside_support; in the pool's order or that of ``ids``."""
-    where = _where(belief.pool, ids, np.arange(len(belief.pool)))
-    return _table(belief, where, _effect_columns(belief.effects(belief.pool.x[where], alpha)))
+    """Return id, effect, sd, lower, upper, outside_support; in the order of ``ids``, or of everyone in the pool."""
+    units = _positions(belief.pool, ids, np.arange(len(belief.pool)))
+    return _unit_table(belief, units, _effect_columns(belief.effects(belief.pool.x[units], alpha)))
 
 
 @one_thread()
 def scores(belief: Belief, state: State, ids: Sequence[str] | None) -> pa.Table:
-    """Return id, score, beats (share of those left with a lower score), effect and interval; best first."""
+    """Return id, score, beats (share of the open units with a lower score), effect and interval; best first.
+
+    Raises InputError if nobody is left and no ids are given.
+    """
     pool, settings = belief.pool, belief.settings
-    left = np.setdiff1d(np.arange(len(pool)), pool.units.positions(state.closed))
-    if ids is None and not len(left):
+    open_units = pool.without(state.closed)
+    if ids is None and not len(open_units):
         raise InputError("everyone has been measured, asked for or withdrawn: nobody is left to score.")
-    rng = generator(settings.seed, "score", len(state.rounds))
-    found = belief.scores(rng)
-    where = _where(pool, ids, left)
-    where = where[np.argsort(-found[where], kind="stable")]
-    beats = np.searchsorted(np.sort(found[left]), found[where]) / max(1, len(left))
-    columns = {"score": found[where], "beats": beats} | _effect_columns(belief.effects(pool.x[where]))
-    return _table(belief, where, columns)
+    all_scores = belief.scores(generator(settings.seed, "score", len(state.rounds)))
+    units = _positions(pool, ids, open_units)
+    units = units[np.argsort(-all_scores[units], kind="stable")]
+    beats = np.searchsorted(np.sort(all_scores[open_units]), all_scores[units]) / max(1, len(open_units))
+    columns = {"score": all_scores[units], "beats": beats} | _effect_columns(belief.effects(pool.x[units]))
+    return _unit_table(belief, units, columns)
 
 
 @one_thread()
@@ -78,75 +171,44 @@ def average(belief: Belief, alpha: float) -> AverageEffect:
 def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
     """Return the average effect of each group of a column of the pool: group, units, effect, sd, lower, upper."""
     groups = groups_of(belief.pool, by)
-    names = list(groups.categories)
-    weights = (np.asarray(groups.codes) == np.arange(len(names))[:, None]).astype(np.float64)
-    counts = weights.sum(axis=1)
-    found = belief.averages(belief.pool.x, weights / counts[:, None], alpha)
-    columns = {"units": counts.astype(np.int64)}
-    columns |= {name: [getattr(a, name) for a in found] for name in ("effect", "sd", "lower", "upper")}
-    return pa.table({by if by not in columns else "group": names} | columns)
-
-
-def groups_of(pool: CampaignPool, by: str) -> pd.Categorical[str]:
-    """Return the group of each unit by a column of the pool, in order; numbers, if no codes, are cut into fifths."""
-    check_text(by, "the name of the column of the groups")
-    try:
-        values = pool.table([by])[by]
-    except (pa.ArrowInvalid, KeyError):
-        raise InputError(
-            f"there is no column {by!r} in this campaign: groups are by covariates and protected columns."
-        ) from None
-    codes = any(c.name == by and c.kind == "categorical" for c in pool.columns)
-    return group_values((as_text(values) if codes else values).to_pandas())
-
-
-@one_thread()
-def policy(belief: Belief, alpha: float) -> Policy:
-    """Return whom to treat, given what is better and what is worthwhile."""
-    pool, settings = belief.pool, belief.settings
-    found = belief.effects(pool.x, alpha)
-    treat, settled = belief.treats(found), belief.settled(found)
-    n, sign = len(pool), settings.sign
-    gain, everyone = belief.averages(pool.x, sign * np.stack([treat / n, np.full(n, 1 / n)]), alpha)
-    columns = {
-        "recommended": _recommended(belief, treat),
-        "probability_worthwhile": found.probability_above(settings.worthwhile, sign),
-        "settled": settled,
-    }
-    units = _table(belief, np.arange(n), columns | _effect_columns(found))
-    shares = {"treated": float(treat.mean()), "settled": float(settled.mean()), "gain_of_all": everyone.effect}
-    return Policy(units, gain=gain.effect, lower=gain.lower, upper=gain.upper, **shares)
+    averages = belief.averages(belief.pool.x, group_weights(groups, contrasts=False), alpha)
+    rows = group_effects(groups, iter(averages), contrasts=False)
+    columns: dict[str, Any] = {"units": [row.units for row in rows]}
+    columns |= {name: [getattr(row.average, name) for row in rows] for name in ("effect", "sd", "lower", "upper")}
+    return pa.table({by if by not in columns else "group": [row.name for row in rows]} | columns)
 
 
 @one_thread()
 def predict(belief: Belief, table: TableIn, columns: Sequence[Column], alpha: float) -> pa.Table:
-    """Return the expected effects of people in another table, in its order."""
+    """Return the expected effects of units in another table, in its order, and what to recommend to them."""
     pool, settings = belief.pool, belief.settings
     data = with_text_read(columns, table, settings.id)
     x = encode(columns, data)
-    found = belief.effects(x, alpha)
+    effects = belief.effects(x, alpha)
     ids = {settings.id: data[settings.id]} if settings.id in data.column_names else {}
-    recommended = {"recommended": _recommended(belief, belief.treats(found))}
+    recommended = {"recommended": _recommended(belief, belief.treats(effects))}
     outside = is_outside(propensity_model(pool.x, pool.arm, settings.seed).predict(x), pool.share_treated)
-    return pa.table(ids | _effect_columns(found) | recommended | {"outside_support": outside})
+    return pa.table(ids | _effect_columns(effects) | recommended | {"outside_support": outside})
 
 
-def _recommended(belief: Belief, treat: Mask) -> pa.Array:
-    return pa.array(list(belief.settings.arms)).take(pa.array(treat.astype(np.int64)))
+def _recommended(belief: Belief, is_treated: Mask) -> pa.Array:
+    """Return the recommended value of the treatment for each unit."""
+    return pa.array(list(belief.settings.arms)).take(pa.array(is_treated.astype(np.int64)))
 
 
-def _where(pool: CampaignPool, ids: Sequence[str] | None, everyone: Positions) -> Positions:
+def _positions(pool: CampaignPool, ids: Sequence[str] | None, default: Positions) -> Positions:
+    """Return the positions of ``ids``, or ``default`` without ids; raises InputError for an empty list."""
     if ids is not None and not ids:
         raise InputError("no ids given.")
-    return everyone if ids is None else pool.units.positions(ids)
+    return default if ids is None else pool.units.positions(ids)
 
 
-def _effect_columns(found: Effects) -> dict[str, Array]:
-    return {"effect": found.mean, "sd": found.sd, "lower": found.lower, "upper": found.upper}
+def _effect_columns(effects: Effects) -> dict[str, Array]:
+    return {"effect": effects.mean, "sd": effects.sd, "lower": effects.lower, "upper": effects.upper}
 
 
-def _table(belief: Belief, where: Positions, columns: dict[str, Any]) -> pa.Table:
+def _unit_table(belief: Belief, units: Positions, columns: dict[str, Any]) -> pa.Table:
+    """Return a table with the ids of some units, ``columns`` about them, and whether they are outside support."""
     pool = belief.pool
-    ids = {belief.settings.id: pool.units.column(pool.units.at(where))}
-    outside = is_outside(pool.propensity[where], pool.share_treated)
-    return pa.table(ids | columns | {"outside_support": outside})
+    ids = {belief.settings.id: pool.units.column(pool.units.at(units))}
+    return pa.table(ids | columns | {"outside_support": pool.outside_support(units)})

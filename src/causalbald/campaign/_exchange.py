@@ -13,10 +13,10 @@ import pyarrow as pa
 from causalbald._files import check_place, replacing
 from causalbald._text import readable
 from causalbald._words import amount
-from causalbald.campaign._events import Draft, Event
+from causalbald.campaign._events import Creation, Failure, Happening, Measurements, Round, Withdrawal, happening
 from causalbald.campaign._pool import part_names
 from causalbald.campaign._state import State
-from causalbald.campaign.storage._base import Storage
+from causalbald.campaign.storage import Draft, Event, Storage
 from causalbald.errors import InputError, StorageError
 from causalbald.tables._ids import Units
 
@@ -61,15 +61,15 @@ def read(storage: Storage, path: Path) -> None:
         raise InputError(
             f"{path.name} has {len(drafts)} of {head['events']} events: it was cut short, export it again."
         )
-    State().apply(Event(k, "", d.kind, d.body) for k, d in enumerate(drafts, start=1))
-    if {name for name, _ in parts} != set(part_names(drafts[0].body["rows"])):
+    state = State().apply(Event(k, "", d.kind, d.body) for k, d in enumerate(drafts, start=1))
+    if {name for name, _ in parts} != set(part_names(state.start.rows)):
         raise StorageError(f"{path.name} lacks a part of the pool: export it again.")
     storage.create(parts, drafts)
 
 
 def history(events: Iterable[Event], units: Units) -> pa.Table:
-    """Return a row per event and unit: number, time, what, id, value, detail."""
-    rows = [row for event in events for row in _rows(event)]
+    """Return a table with a row per event and unit: number, time, what, id, value, detail."""
+    rows = [(event.number, event.time, event.kind, *cells) for event in events for cells in _rows(happening(event))]
     names = ("number", "time", "what", "id", "value", "detail")
     columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
     kinds = (pa.int64(), pa.string(), pa.string(), pa.string(), pa.float64(), pa.string())
@@ -77,20 +77,21 @@ def history(events: Iterable[Event], units: Units) -> pa.Table:
     return pa.table(table)
 
 
-def _rows(event: Event) -> Iterator[tuple[int, str, str, str | None, float | None, str]]:
-    body, head = event.body, (event.number, event.time, event.kind)
-    if event.kind == "told":
-        before, source = body.get("before", {}), "with the pool" if body["source"] == "pool" else ""
-        for unit, value in body["outcomes"].items():
-            yield *head, unit, value, f"instead of {amount(before[unit])}" if unit in before else source
-    elif event.kind == "asked":
-        for unit in body["units"]:
-            yield *head, unit["id"], unit.get("score"), f"round {body['round']}: {unit['why']}"
-    elif event.kind in ("failed", "withdrawn"):
-        for unit in body["units"]:
-            yield *head, unit, None, body["reason"]
-    else:
-        yield *head, None, None, f"{body['rows']} people"
+def _rows(content: Happening) -> Iterator[tuple[str | None, float | None, str]]:
+    """Yield id, value and detail of each unit of an event."""
+    match content:
+        case Creation():
+            yield None, None, f"{content.rows} people"
+        case Measurements():
+            before, source = content.before or {}, "with the pool" if content.source == "pool" else ""
+            for unit, value in content.outcomes.items():
+                yield unit, value, f"instead of {amount(before[unit])}" if unit in before else source
+        case Round():
+            for pick in content.picks:
+                yield pick.id, pick.score, f"round {content.number}: {pick.why}"
+        case Failure() | Withdrawal():
+            for unit in content.units:
+                yield unit, None, content.reason
 
 
 def _is_export(path: Path) -> bool:

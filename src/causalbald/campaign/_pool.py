@@ -1,8 +1,8 @@
-"""Everyone who might be measured: stored once, in parts, and read no further than a call needs."""
+"""All units of a campaign: stored once, in parts, and read no further than a call needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,33 +10,40 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from causalbald._typing import Array, Treatment
-from causalbald.campaign._settings import CampaignSettings
+from causalbald._money import costs_of
+from causalbald._typing import Array, Mask, Positions, Treatment
+from causalbald.campaign._events import Creation
 from causalbald.campaign.storage._base import Storage
 from causalbald.tables._columns import Column, encode, to_numbers
 from causalbald.tables._ids import Units
 
-_ROWS_IN_PART = 100_000
+ROWS_IN_PART = 100_000
 
 
 class CampaignPool:
-    """The pool of a stored campaign."""
+    """The pool of a stored campaign. Each property is read from the storage when it is first used.
 
-    def __init__(
-        self, storage: Storage, settings: CampaignSettings, columns: Sequence[Column], created: Mapping[str, Any]
-    ) -> None:
+    Parameters
+    ----------
+    storage : Storage
+        Holds the parts that :func:`pool_parts` made.
+    creation : Creation
+        The first event of the campaign.
+    """
+
+    def __init__(self, storage: Storage, creation: Creation) -> None:
         self._storage = storage
-        self._settings = settings
-        self.columns = columns
-        self._rows: int = created["rows"]
-        self._text_ids: bool = created.get("text_ids", False)
+        self._settings = creation.settings
+        self._text_ids = creation.text_ids
+        self._rows = creation.rows
+        self.columns: Sequence[Column] = creation.columns
 
     def __len__(self) -> int:
         return self._rows
 
     @cached_property
     def units(self) -> Units:
-        """Who they are."""
+        """Ids and positions of the units."""
         return Units(_unpacked(self._storage.part("ids"))["id"], self._settings.id, text=self._text_ids)
 
     @cached_property
@@ -53,6 +60,12 @@ class CampaignPool:
     def propensity(self) -> Array:
         """Estimated P(treated | x), (N,), each unit's from a model that has not seen its arm."""
         return np.asarray(self._fact("propensity"), dtype=np.float64)
+
+    def outside_support(self, units: Positions) -> Mask:
+        """Return which of some units have hardly any like them in the other arm, (n,)."""
+        from causalbald.diagnostics._support import is_outside  # heavy: `status` must not import pandas
+
+        return is_outside(self.propensity[units], self.share_treated)
 
     @cached_property
     def cost(self) -> Array | None:
@@ -75,10 +88,19 @@ class CampaignPool:
         return x
 
     def table(self, names: Sequence[str]) -> pa.Table:
-        """Return some columns of the user's table."""
+        """Return some columns of the user's table; raises KeyError or ArrowInvalid for an unknown one."""
         return pa.concat_tables(self._parts(names))
 
+    def without(self, ids: Iterable[str]) -> Positions:
+        """Return the positions of all units except those with these ids, sorted."""
+        return np.setdiff1d(np.arange(len(self)), self.units.positions(ids))
+
+    def costs(self, units: Positions) -> Array:
+        """Return what measuring each of some units costs, (n,): 1 each if costs do not differ."""
+        return costs_of(units, self.cost)
+
     def _numbers(self, name: str | None) -> Array | None:
+        """Return a column of the user's table as numbers, (N,); None without a name."""
         return None if name is None else to_numbers(self.table([name])[name], name)
 
     def _fact(self, name: str) -> Any:
@@ -90,20 +112,20 @@ class CampaignPool:
 
 
 def pool_parts(ids: pa.ChunkedArray, arm: Treatment, propensity: Array, table: pa.Table) -> Iterator[tuple[str, bytes]]:
-    """Return what :class:`CampaignPool` reads, as Parquet."""
+    """Yield the names and bytes (Parquet) of the parts that :class:`CampaignPool` reads."""
     yield "ids", _packed(pa.table({"id": ids}))
     yield "facts", _packed(pa.table({"arm": arm.astype(np.int8), "propensity": propensity}))
     for k in range(_part_count(len(table))):
-        yield f"rows-{k}", _packed(table.slice(k * _ROWS_IN_PART, _ROWS_IN_PART))
+        yield f"rows-{k}", _packed(table.slice(k * ROWS_IN_PART, ROWS_IN_PART))
 
 
 def part_names(rows: int) -> list[str]:
-    """Return the names of all parts of a pool."""
+    """Return the names of all parts of a pool of so many rows."""
     return ["ids", "facts", *(f"rows-{k}" for k in range(_part_count(rows)))]
 
 
 def _part_count(rows: int) -> int:
-    return -(-rows // _ROWS_IN_PART)
+    return -(-rows // ROWS_IN_PART)
 
 
 def _packed(table: pa.Table) -> bytes:
@@ -113,6 +135,6 @@ def _packed(table: pa.Table) -> bytes:
 
 
 def _unpacked(data: bytes, names: Any = None) -> pa.Table:
-    # Not with read_table, which would import pyarrow.dataset. Not with threads: one that lets go of Python's bytes just
-    # when the program ends would abort it (apache/arrow#34314).
+    # read_table would import pyarrow.dataset. No threads: a thread that releases Python's bytes just when the program
+    # ends would abort it (apache/arrow#34314).
     return pq.ParquetFile(pa.BufferReader(data)).read(columns=names, use_threads=False)

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Treatment
-from causalbald.campaign._events import Draft, versions
+from causalbald.campaign._events import Creation, Measurements, draft, versions
 from causalbald.campaign._pool import pool_parts
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._telling import check_binary
+from causalbald.campaign.storage import Draft
 from causalbald.errors import InputError
 from causalbald.tables._arms import Value, check_treatment_kind, find_arms
 from causalbald.tables._columns import Column, ColumnSummary, as_text, cells_named, encode, find_columns, to_numbers
@@ -58,16 +59,11 @@ class Preparation:
 
     def drafts(self) -> list[Draft]:
         """Return the first events: what the campaign is about, and the outcomes that the table had."""
-        body = {
-            "settings": self.settings.as_json(),
-            "columns": [c.as_json() for c in self.columns],
-            "rows": len(self),
-            "text_ids": self.units.kept_as_text,
-            "questions": self.questions,
-            "versions": versions(),
-        }
-        told = [Draft("told", {"outcomes": self.outcomes, "source": "pool"})] if self.outcomes else []
-        return [Draft("created", body), *told]
+        creation = Creation(
+            self.settings, tuple(self.columns), len(self), self.units.kept_as_text, self.questions, versions()
+        )
+        told = [draft(Measurements(self.outcomes, "pool"))] if self.outcomes else []
+        return [draft(creation), *told]
 
 
 def prepare(

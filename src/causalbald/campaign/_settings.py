@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from causalbald._money import spendable
+from causalbald._money import Budget
 from causalbald._text import check_texts
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
@@ -62,16 +62,10 @@ class CampaignSettings:
         """1 if a higher outcome is better, else -1."""
         return 1 if self.better == "higher" else -1
 
-    def left(self, spent: float) -> float | None:
-        """Return what is left of the budget, if there is one."""
-        if self.budget is None:
-            return None
-        left = self.budget - spent
-        return 0.0 if abs(left) <= spendable(self.budget) - self.budget else left
-
-    def pays(self, spending: float) -> bool:
-        """Return whether the budget, if there is one, suffices for all of this, but for rounding."""
-        return self.budget is None or spending <= spendable(self.budget)
+    @property
+    def whole_budget(self) -> Budget:
+        """What may be spent in all rounds together."""
+        return Budget(self.budget)
 
     @property
     def arm_names(self) -> tuple[str, str]:

@@ -1,12 +1,13 @@
-"""Where a campaign stands: the events, one after another."""
+"""Where a campaign stands: what its events add up to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from causalbald.campaign._events import Event
+from causalbald.campaign._events import Creation, Failure, Happening, Measurements, Pick, Round, Withdrawal, happening
+from causalbald.campaign.storage._base import Event
 from causalbald.errors import StorageError
 
 UnitState = Literal["available", "pending", "measured", "failed", "withdrawn"]
@@ -16,42 +17,76 @@ UnitState = Literal["available", "pending", "measured", "failed", "withdrawn"]
 class State:
     """What the events so far add up to, by id.
 
-    ``failed`` may be asked again; ``withdrawn`` never. An outcome that is known stays known whatever else happens.
+    A unit that failed may be asked for again, a withdrawn one never. An outcome stays in use whatever else happens to
+    its unit.
     """
 
     number: int = 0
+    """Number of the last event."""
     told: int = 0
     """Number of the last event that changed an outcome: beliefs depend on nothing later."""
-    created: dict[str, Any] = field(default_factory=dict)
+    creation: Creation | None = None
+    """None before the first event."""
     outcomes: dict[str, float] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
+    """Round in which each unit was asked for."""
     failed: dict[str, str] = field(default_factory=dict)
+    """Reason why each measurement failed."""
     withdrawn: dict[str, str] = field(default_factory=dict)
-    rounds: list[dict[str, Any]] = field(default_factory=list)
+    """Reason why each unit was withdrawn."""
+    rounds: list[Round] = field(default_factory=list)
 
     def apply(self, events: Iterable[Event]) -> State:
-        """Take further events into account and return self."""
+        """Take the next events into account and return self; raises StorageError for gaps and for unknown events."""
         for event in events:
             if event.number != self.number + 1:
                 raise StorageError(f"event {event.number} follows event {self.number}: the campaign is not whole.")
-            apply = getattr(self, f"_{event.kind}", None)
-            if apply is None:
-                raise StorageError(f"unknown event {event.kind!r}: this campaign needs a newer causalbald.")
+            self._take(happening(event), event.number)
             self.number = event.number
-            apply(event.body)
         return self
 
+    def _take(self, content: Happening, number: int) -> None:
+        """Take what one event says into account."""
+        match content:
+            case Creation():
+                self.creation = content
+            case Measurements():
+                self.told = number
+                for unit, value in content.outcomes.items():
+                    self.outcomes[unit] = float(value)
+                    self.pending.pop(unit, None)
+                    self.failed.pop(unit, None)
+            case Round():
+                self.rounds.append(content)
+                for unit in content.ids:
+                    self.pending[unit] = content.number
+                    self.failed.pop(unit, None)
+            case Failure():
+                for unit in content.units:
+                    self.pending.pop(unit, None)
+                    self.failed[unit] = content.reason
+            case Withdrawal():
+                for unit in content.units:
+                    self.pending.pop(unit, None)
+                    self.failed.pop(unit, None)
+                    self.withdrawn[unit] = content.reason
+
     def of(self, unit: str) -> UnitState:
-        """Return the state of one unit."""
-        for state, units in (
-            ("measured", self.outcomes),
-            ("withdrawn", self.withdrawn),
-            ("pending", self.pending),
-            ("failed", self.failed),
-        ):
-            if unit in units:
-                return state  # type: ignore[return-value]
-        return "available"
+        """Return the state of one unit, by id."""
+        if unit in self.outcomes:
+            return "measured"
+        if unit in self.withdrawn:
+            return "withdrawn"
+        if unit in self.pending:
+            return "pending"
+        return "failed" if unit in self.failed else "available"
+
+    @property
+    def start(self) -> Creation:
+        """What the campaign is about; raises StorageError if its first event is missing."""
+        if self.creation is None:
+            raise StorageError("event 1 is missing: restore the campaign from a copy.")
+        return self.creation
 
     @property
     def closed(self) -> set[str]:
@@ -60,37 +95,20 @@ class State:
 
     @property
     def asked(self) -> int:
-        """Measurements asked for in all rounds."""
-        return sum(len(r["units"]) for r in self.rounds)
+        """Number of measurements asked for in all rounds."""
+        return sum(len(r.picks) for r in self.rounds)
 
     @property
     def spent(self) -> float:
         """What all measurements asked for cost: their own cost, or 1 each."""
-        return float(sum(unit.get("cost", 1.0) for r in self.rounds for unit in r["units"]))
+        return float(sum(pick.price for r in self.rounds for pick in r.picks))
 
-    def _created(self, body: dict[str, Any]) -> None:
-        self.created = body
+    @property
+    def audits(self) -> int:
+        """Number of audits asked for in all rounds."""
+        return sum(pick.by == "audit" for r in self.rounds for pick in r.picks)
 
-    def _told(self, body: dict[str, Any]) -> None:
-        self.told = self.number
-        for unit, value in body["outcomes"].items():
-            self.outcomes[unit] = float(value)
-            self.pending.pop(unit, None)
-            self.failed.pop(unit, None)
-
-    def _asked(self, body: dict[str, Any]) -> None:
-        self.rounds.append(body)
-        for unit in body["units"]:
-            self.pending[unit["id"]] = body["round"]
-            self.failed.pop(unit["id"], None)
-
-    def _failed(self, body: dict[str, Any]) -> None:
-        for unit in body["units"]:
-            self.pending.pop(unit, None)
-            self.failed[unit] = body["reason"]
-
-    def _withdrawn(self, body: dict[str, Any]) -> None:
-        for unit in body["units"]:
-            self.pending.pop(unit, None)
-            self.failed.pop(unit, None)
-            self.withdrawn[unit] = body["reason"]
+    @property
+    def latest_picks(self) -> dict[str, tuple[int, Pick]]:
+        """The last time each unit was asked for, by id: the round's number, and the pick."""
+        return {pick.id: (r.number, pick) for r in self.rounds for pick in r.picks}

@@ -15,15 +15,16 @@ import pyarrow as pa
 from causalbald._spreadsheet import read_ids
 from causalbald._typing import Array
 from causalbald._words import amount
-from causalbald.campaign._events import Draft
+from causalbald.campaign._events import Measurements, Round, draft
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
+from causalbald.campaign.storage import Draft
 from causalbald.errors import InputError, OutcomeWarning
 from causalbald.tables._columns import to_numbers
 from causalbald.tables._ids import Units, canonical, id_text, written
 from causalbald.tables._reading import TableIn, column, read_table
 
-Rounds = Sequence[Mapping[str, Any]]
+Rounds = Sequence[Round]
 _SEEMS_BINARY = 10  # outcomes of 0 and 1, from which on another number is news
 
 
@@ -67,8 +68,8 @@ class Outcomes:
             return told, []
         if settings.outcome_type == "auto":
             _warn_if_no_longer_binary(changed, list(state.outcomes.values()), settings.outcome)
-        before = {"before": {u: state.outcomes[u] for u in other}} if other else {}
-        return told, [Draft("told", {"outcomes": changed, "source": "told"} | before)]
+        before = {u: state.outcomes[u] for u in other} or None
+        return told, [draft(Measurements(changed, "told", before))]
 
 
 def _warn_if_no_longer_binary(changed: Mapping[str, float], before: Sequence[float], outcome: str) -> None:
@@ -135,10 +136,13 @@ def units_of(source: Any, settings: CampaignSettings, units: Units, rounds: Roun
     return ids
 
 
-def withdrawable(kind: str, ids: Sequence[str], state: State) -> list[str]:
-    """Return those of the units to which this is news; failing takes a unit that is pending."""
-    if kind == "withdrawn":
-        return [u for u in ids if u not in state.withdrawn]
+def newly_withdrawn(ids: Sequence[str], state: State) -> list[str]:
+    """Return the units that are not withdrawn yet."""
+    return [unit for unit in ids if unit not in state.withdrawn]
+
+
+def newly_failed(ids: Sequence[str], state: State) -> list[str]:
+    """Return the units that are pending; raises InputError if one is neither pending nor failed already."""
     other = [u for u in ids if state.of(u) not in ("pending", "failed")]
     if other:
         raise InputError(
@@ -168,5 +172,5 @@ def _asked_for(table: pa.Table, row: int, cell: str, rounds: Rounds) -> str | No
     if not {"rank", "round"} <= {*table.column_names}:
         return None
     number, rank = (canonical(table[name][row].as_py()) for name in ("round", "rank"))
-    asked = (u["id"] for r in rounds for u in r["units"] if (str(r["round"]), str(u["rank"])) == (number, rank))
+    asked = (pick.id for r in rounds for pick in r.picks if (str(r.number), str(pick.rank)) == (number, rank))
     return next((unit for unit in asked if unit in (cell, cell[1:])), None)

@@ -92,7 +92,7 @@ def _origin(campaign: Campaign, state: State) -> dict[str, Any]:
     return {
         "columns": _record.covariates(campaign.columns),
         "column_count": len(campaign.columns),
-        "questions": state.created.get("questions", []),
+        "questions": state.start.questions,
         "versions": _record.versions(state),
         "version": __version__,
     }
@@ -100,7 +100,7 @@ def _origin(campaign: Campaign, state: State) -> dict[str, Any]:
 
 def _advice(campaign: Campaign, state: State, belief: Belief | None) -> dict[str, Any]:
     """Return advice on a batch as large as the last one."""
-    size = len(state.rounds[-1]["units"]) if state.rounds else _USUAL_BATCH
+    size = len(state.rounds[-1].picks) if state.rounds else _USUAL_BATCH
     if belief is None:
         return {"advice": None, "batch": size}
-    return {"advice": advise(state, campaign.pool, campaign.settings, size, lambda: belief), "batch": size}
+    return {"advice": advise(state, campaign.pool, campaign.settings, size, belief), "batch": size}

@@ -13,8 +13,8 @@ from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._words import visible
-from causalbald.campaign._belief import AverageEffect, Belief, lacking_arm
-from causalbald.campaign._conclusions import groups_of
+from causalbald.campaign._belief import Belief, lacking_arm
+from causalbald.campaign._effects import AverageEffect, groups_of
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
@@ -126,8 +126,7 @@ def who_was_measured(state: State, pool: CampaignPool, settings: CampaignSetting
 @one_thread()
 def audit(state: State, pool: CampaignPool, settings: CampaignSettings) -> Audit | None:
     """Return how audits turned out, by a model that is fitted once without their outcomes; None if none was drawn."""
-    last = {unit["id"]: unit["by"] for r in state.rounds for unit in r["units"]}
-    drawn = [unit for unit, by in last.items() if by == "audit"]
+    drawn = [unit for unit, (_, pick) in state.latest_picks.items() if pick.by == "audit"]
     if not drawn:
         return None
     told = {unit: state.outcomes[unit] for unit in drawn if unit in state.outcomes}
@@ -182,9 +181,8 @@ def _measured(state: State, pool: CampaignPool) -> Any:
 
 
 def _share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the exact 95 % interval of a share, after Clopper and Pearson."""
-    from scipy.stats import beta
+    """Return the exact 95 % interval of a share, by Clopper and Pearson."""
+    from scipy.stats import binomtest
 
-    lower = beta.ppf(ALPHA / 2, successes, trials - successes + 1) if successes else 0.0
-    upper = beta.ppf(1 - ALPHA / 2, successes + 1, trials - successes) if successes < trials else 1.0
-    return float(lower), float(upper)
+    interval = binomtest(successes, trials).proportion_ci(1 - ALPHA, method="exact")
+    return float(interval.low), float(interval.high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,10 @@ from markupsafe import Markup
 
 from causalbald._words import amount, visible
 from causalbald.campaign._belief import Belief
-from causalbald.campaign._events import Event
+from causalbald.campaign._events import BeliefSummary, Failure, Measurements, Round, Withdrawal, happening
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
+from causalbald.campaign.storage import Event
 from causalbald.figures._campaign import draw_progress
 from causalbald.report._page import figure_svg
 from causalbald.tables._columns import Column
@@ -23,7 +24,6 @@ MOST_ROUNDS = 60
 MOST_ASKED = 200
 MOST_CHANGES = 100
 MOST_COVARIATES = 100
-_BELIEF = ("expected_error", "ate", "ate_lower", "ate_upper", "settled", "treated")
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,18 @@ class Progress:
 
 def progress(state: State, belief: Belief | None, events: Sequence[Event]) -> Progress:
     """Return the last rounds; a row for the start, too, if a model could be fitted before the first one."""
-    beliefs = [r.get("belief") for r in state.rounds] + [belief.summary() if belief else None]
-    asked = [e for e in events if e.kind == "asked"]
-    last = _last_round(state)
+    beliefs = [r.belief for r in state.rounds] + [belief.summary() if belief else None]
+    asked = [e for e in events if e.kind == Round.kind]
+    latest = state.latest_picks
     rows: list[dict[str, Any]] = [{"after": 0, "time": ""}] if beliefs[0] else []
     for r, event in zip(state.rounds, asked, strict=True):
-        own = [u for u in r["units"] if last[u["id"]] == r["round"]]
-        told = [u["arm"] for u in own if u["id"] in state.outcomes]
-        numbers = {"asked": _by_arm([u["arm"] for u in r["units"]]), "told": _by_arm(told)}
-        rows.append({"after": r["round"], "time": event.time} | numbers)
+        told = [pick.arm for pick in r.picks if latest[pick.id][0] == r.number and pick.id in state.outcomes]
+        numbers = {"asked": _by_arm([pick.arm for pick in r.picks]), "told": _by_arm(told)}
+        rows.append({"after": r.number, "time": event.time} | numbers)
     for row in rows:
-        found, before = beliefs[row["after"]], beliefs[row["after"] - 1] if row["after"] else None
-        row["drift"] = _drift(before, found)
-        row["belief"] = {name: found[name] for name in _BELIEF} if found else None
-    drawn = [{"after": row["after"]} | row["belief"] for row in rows if row["belief"]]
+        row["belief"] = beliefs[row["after"]]
+        row["drift"] = _drift(beliefs[row["after"] - 1] if row["after"] else None, row["belief"])
+    drawn = [{"after": row["after"]} | row["belief"].to_json() for row in rows if row["belief"]]
     picture = figure_svg(draw_progress(pd.DataFrame(drawn)), "Progress over rounds") if len(drawn) > 1 else None
     people = len(belief.sample) if belief else None
     return Progress(rows[-MOST_ROUNDS:], len(state.rounds), picture, people)
@@ -70,27 +68,32 @@ class AskedRound:
 
 def asked(state: State, settings: CampaignSettings) -> AskedRound:
     """Return who was asked for, why, and what came of it."""
-    last = _last_round(state)
-    entries = [unit | {"round": r["round"]} for r in state.rounds for unit in r["units"]]
+    latest = state.latest_picks
+    picks = [(r.number, pick) for r in state.rounds for pick in r.picks]
     rows = []
-    for entry in sorted(entries[-MOST_ASKED:], key=lambda e: (-e["round"], e["rank"])):
-        unit, current = entry["id"], last[entry["id"]] == entry["round"]
-        known = {"arm": settings.arm_names[entry["arm"]], "state": state.of(unit) if current else "asked for again"}
-        rows.append(entry | known | {"outcome": state.outcomes.get(unit) if current else None})
-    return AskedRound(rows, len(entries), sum(unit not in last for unit in state.outcomes))
+    for number, pick in sorted(picks[-MOST_ASKED:], key=lambda asked: (-asked[0], asked[1].rank)):
+        is_latest = latest[pick.id][0] == number
+        outcome = {
+            "arm": settings.arm_names[pick.arm],
+            "state": state.of(pick.id) if is_latest else "asked for again",
+            "outcome": state.outcomes.get(pick.id) if is_latest else None,
+        }
+        rows.append(vars(pick) | {"round": number} | outcome)
+    return AskedRound(rows, len(picks), sum(unit not in latest for unit in state.outcomes))
 
 
 def changes(events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return corrected outcomes, failures and withdrawals, a row per unit, the newest first."""
     rows = []
     for event in events:
-        if event.kind == "told":
-            for unit, before in event.body.get("before", {}).items():
-                detail = f"{amount(before)} became {amount(event.body['outcomes'][unit])}"
+        content = happening(event)
+        if isinstance(content, Measurements):
+            for unit, before in (content.before or {}).items():
+                detail = f"{amount(before)} became {amount(content.outcomes[unit])}"
                 rows.append({"time": event.time, "what": "corrected", "id": unit, "detail": detail})
-        elif event.kind in ("failed", "withdrawn"):
-            head = {"time": event.time, "what": event.kind, "detail": event.body["reason"]}
-            rows += [head | {"id": unit} for unit in event.body["units"]]
+        elif isinstance(content, Failure | Withdrawal):
+            head = {"time": event.time, "what": event.kind, "detail": content.reason}
+            rows += [head | {"id": unit} for unit in content.units]
     return rows[::-1]
 
 
@@ -101,14 +104,9 @@ def covariates(columns: Sequence[Column]) -> list[dict[str, str]]:
 
 def versions(state: State) -> list[str]:
     """Return all versions of packages with which the campaign was created and its batches chosen, oldest first."""
-    used = [state.created.get("versions", {}), *(r.get("versions", {}) for r in state.rounds)]
-    written = (", ".join(f"{package} {version}" for package, version in found.items()) for found in used if found)
+    used = [state.start.versions, *(r.versions for r in state.rounds)]
+    written = (", ".join(f"{name} {version}" for name, version in packages.items()) for packages in used if packages)
     return list(dict.fromkeys(written))
-
-
-def _last_round(state: State) -> dict[str, int]:
-    """Return the last round in which each unit was asked for."""
-    return {unit["id"]: r["round"] for r in state.rounds for unit in r["units"]}
 
 
 def _by_arm(arms: Sequence[int]) -> list[int]:
@@ -116,11 +114,11 @@ def _by_arm(arms: Sequence[int]) -> list[int]:
     return counts
 
 
-def _drift(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> float | None:
-    """Return the share of people whose recommendation has changed."""
-    if not before or not now or len(before["policy"]) != len(now["policy"]):
+def _drift(before: BeliefSummary | None, now: BeliefSummary | None) -> float | None:
+    """Return the share of people whose recommendation has changed; None without two beliefs about equally many."""
+    if before is None or now is None or len(before.policy) != len(now.policy):
         return None
-    return float(np.mean([a != b for a, b in zip(before["policy"], now["policy"], strict=True)]))
+    return float(np.mean([a != b for a, b in zip(before.policy, now.policy, strict=True)]))
 
 
 def _encoding(column: Column) -> str:

@@ -9,8 +9,7 @@ from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from causalbald.campaign._events import Draft, Event
-from causalbald.campaign.storage import Decide, Storage
+from causalbald.campaign.storage import Decide, Draft, Event, Storage
 from causalbald.errors import CampaignExistsError, InputError, StorageError
 
 Opener = Callable[[str], Storage]

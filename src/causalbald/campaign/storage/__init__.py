@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from causalbald._addresses import masked
-from causalbald.campaign.storage._base import Decide, Storage
+from causalbald.campaign.storage._base import Decide, Draft, Event, Storage
 from causalbald.campaign.storage._memory import MemoryStorage
 from causalbald.errors import InputError, StorageError
 
@@ -18,7 +18,7 @@ _FORMS = "a path, sqlite:///path or postgresql://user@host/database#campaign"
 # What is meant for a database and would be taken for the name of a file.
 _MISTYPED = re.compile(r"\s*postgres(?:ql)?:", re.IGNORECASE)
 
-__all__ = ["Decide", "MemoryStorage", "Storage", "open_storage"]
+__all__ = ["Decide", "Draft", "Event", "MemoryStorage", "Storage", "open_storage"]
 
 
 def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = None) -> Storage:

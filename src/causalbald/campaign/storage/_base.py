@@ -4,9 +4,65 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from causalbald.campaign._events import Draft, Event
+
+@dataclass(frozen=True)
+class Draft:
+    """An event that is about to be recorded.
+
+    Parameters
+    ----------
+    kind : str
+        What happened, in one word.
+    body : dict
+        Plain JSON.
+    time : str, optional
+        When it was recorded first, if it comes from an export; otherwise it is recorded as of now.
+
+    Examples
+    --------
+    >>> from causalbald.campaign.storage import Draft
+    >>> Draft("told", {"outcomes": {"p7": 1.5}}).kind
+    'told'
+    """
+
+    kind: str
+    body: dict[str, Any]
+    time: str | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """A recorded event.
+
+    Parameters
+    ----------
+    number : int
+        1, 2, 3 and so on, without gaps.
+    time : str
+        When the event was recorded: UTC, ISO 8601.
+    kind : str
+        What happened, in one word.
+    body : dict
+        Plain JSON.
+
+    Examples
+    --------
+    >>> from causalbald.campaign.storage import Draft, MemoryStorage
+    >>> storage = MemoryStorage()
+    >>> [event] = storage.create([], [Draft("created", {"rows": 120})])
+    >>> event.number, event.body
+    (1, {'rows': 120})
+    """
+
+    number: int
+    time: str
+    kind: str
+    body: dict[str, Any]
+
 
 Decide = Callable[[list[Event]], Sequence[Draft]]
 

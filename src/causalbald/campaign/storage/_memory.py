@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
-from causalbald.campaign._events import Draft, Event
-from causalbald.campaign.storage._base import Decide, Storage
+from causalbald.campaign.storage._base import Decide, Draft, Event, Storage
 from causalbald.campaign.storage._records import Row, require_known, require_part, require_whole, to_rows
 from causalbald.errors import CampaignExistsError, StorageError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from causalbald._text import check_texts, readable
-from causalbald.campaign._events import Draft, Event
+from causalbald.campaign.storage._base import Draft, Event
 from causalbald.errors import InputError, StorageError
 
 # SQLite takes 1,000,000,000 bytes in a row and PostgreSQL 2**30 in a value; both need some for themselves.

@@ -8,9 +8,8 @@ from dataclasses import astuple
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from causalbald.campaign._events import Draft, Event
 from causalbald.campaign.storage import _schema
-from causalbald.campaign.storage._base import Decide, Storage
+from causalbald.campaign.storage._base import Decide, Draft, Event, Storage
 from causalbald.campaign.storage._records import Row, require_known, require_part, require_whole, to_rows
 from causalbald.campaign.storage._schema import Connection
 from causalbald.errors import CampaignExistsError, StorageError
