@@ -123,8 +123,7 @@ def test_addresses_that_cannot_be(where: str, words: tuple[str, ...]) -> None:
 def test_imports_are_light(tmp_path: Path) -> None:
     script = """
 import sys
-from causalbald.campaign.events import Draft
-from causalbald.campaign.storage import open_storage
+from causalbald.campaign.storage import Draft, open_storage
 open_storage(sys.argv[1]).create([], [Draft("start", {})])
 heavy = {"torch", "sklearn", "pandas", "sqlalchemy", "psycopg"} & set(sys.modules)
 assert not heavy, heavy

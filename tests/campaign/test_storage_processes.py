@@ -24,10 +24,9 @@ from tests.helpers.postgres import campaign_url
 # has returned; "gone" means that all workers are.
 NURSERY = """
 import json, os, signal, sys, time
-from causalbald.campaign.events import Draft
-from causalbald.campaign.storage import open_storage, sql, sqlite
+from causalbald.campaign.storage import Draft, _sql, _sqlite, open_storage
 if "://" in sys.argv[1]:
-    import causalbald.campaign.storage.postgres
+    import causalbald.campaign.storage._postgres
 
 started, start = os.pipe()
 

@@ -164,12 +164,12 @@ def _expected_errors(belief: Belief, state: State, size: int, left: Budget) -> _
     units = np.unique(np.concatenate([focus, pending, chosen]))
     after = DowndatedBelief(belief.model.posterior(pool.x[units]).linearised(), pool.arm[units], None)
     focus_rows = np.searchsorted(units, focus)
-    errors = []
+    errors: list[float] = []
     for group in (pending, chosen):
         for row in np.searchsorted(units, group):
             after.measure(int(row))
         errors.append(float(np.sqrt(weights @ after.belief.effect_variance[focus_rows])))
-    return _ExpectedErrors(*errors, len(chosen))
+    return _ExpectedErrors(after_pending=errors[0], after_next=errors[1], size=len(chosen))
 
 
 def _drift(state: State, belief: Belief) -> float | None:

@@ -67,7 +67,8 @@ class Belief:
         for posterior in self._posteriors(x, joint=False):  # a posterior is dropped at once: a million units take 2 GB
             sd, outcome_sd = np.sqrt(posterior.effect_variance), np.sqrt(posterior.variance)
             parts.append((posterior.effect_mean, sd, *posterior.effect_interval(alpha), outcome_sd))
-        return Effects(*map(np.concatenate, zip(*parts, strict=True)), n_draws=posterior.n_draws)
+        mean, sd, lower, upper, outcome_sd = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return Effects(mean, sd, lower, upper, outcome_sd, posterior.n_draws)
 
     def averages(self, x: Array, weights: Array, alpha: float = 0.05) -> list[AverageEffect]:
         """Return the belief about weighted sums of effects, one for each row of ``weights`` (G, n)."""

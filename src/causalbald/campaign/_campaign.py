@@ -27,8 +27,9 @@ from causalbald.tables._reading import as_frame, read_table
 
 if TYPE_CHECKING:
     from causalbald.campaign._advice import Advice
-    from causalbald.campaign._belief import AverageEffect, Belief
+    from causalbald.campaign._belief import Belief
     from causalbald.campaign._conclusions import Policy
+    from causalbald.campaign._effects import AverageEffect
     from causalbald.campaign._preparation import Preparation
     from causalbald.campaign._simulation import Simulation
 
@@ -197,11 +198,9 @@ class Campaign:
             if not picks:
                 raise InputError("nobody who is left can be paid from this budget: raise it or stop here.")
             summary = None if belief is None else belief.summary()
-            batch: Round | None = Round(len(state.rounds) + 1, state.number, picks, summary, versions())
-            if not dry_run:
-                batch = self._record(batch)
-            if batch is not None:
-                return self._frame(batch_table(self.settings, self.pool.units, [batch]))
+            batch = Round(len(state.rounds) + 1, state.number, picks, summary, versions())
+            if recorded := batch if dry_run else self._record(batch):
+                return self._frame(batch_table(self.settings, self.pool.units, [recorded]))
 
     def _record(self, batch: Round) -> Round | None:
         """Record a batch; return it with the number that it got, or None if nothing was recorded.

@@ -130,7 +130,7 @@ def group_weights(groups: pd.Categorical[str], *, contrasts: bool) -> Array:
     """
     inside = (np.asarray(groups.codes) == np.arange(len(groups.categories))[:, None]).astype(np.float64)
     sizes = inside.sum(axis=1, keepdims=True)
-    averages = inside / sizes
+    averages: Array = inside / sizes
     if not contrasts:
         return averages
     outside = (1 - inside) / np.maximum(1, inside.shape[1] - sizes)
