@@ -194,7 +194,7 @@ class FewDraws(GaussianProcess):
 def test_a_model_of_a_few_draws_chooses_by_softmax_and_says_no_more_than_it_knows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("causalbald.campaign._belief.load_model", lambda name, **options: FewDraws(**options))
+    monkeypatch.setattr("causalbald.campaign._belief.models.load", lambda name, **options: FewDraws(**options))
     campaign = new_campaign(STUDY)
     campaign.tell(measured(STUDY, STUDY["patient"][:24]))
     assert len(campaign.ask(3)) == 3

@@ -271,10 +271,12 @@ def test_whatever_users_wrote_is_text() -> None:
 
 
 def test_binary_outcomes_costs_and_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
-    def small(name: str, **options: Any) -> Any:
-        return models.load(name, members=3, hidden=10, max_epochs=3, **options)
+    load = models.load
 
-    monkeypatch.setattr("causalbald.campaign._belief.load_model", small)
+    def small(name: str, **options: Any) -> Any:
+        return load(name, members=3, hidden=10, max_epochs=3, **options)
+
+    monkeypatch.setattr("causalbald.campaign._belief.models.load", small)
     table, outcomes = people(60)
     table["price"] = 2.5
     campaign = create(table, cost="price", model="ensemble", audit=0.5)
