@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from causalbald import models
 from causalbald.errors import InputError
 from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess, LabelSet
-from causalbald.models._auto import _decided, _log_densities, stacking_weights
+from causalbald.models._auto import _is_decided, _log_densities, stacking_weights
 from causalbald.posterior import Posterior
 from causalbald.testing import check_model
 from tests.models.test_index import study
@@ -95,9 +95,9 @@ def test_only_so_many_labels_are_compared_and_all_are_used(monkeypatch: pytest.M
 def test_folds_go_on_until_models_differ_clearly() -> None:
     rng = np.random.default_rng(0)
     close = rng.normal(size=(50, 2))
-    assert not _decided(close)
-    assert _decided(close + np.array([0.0, 2.0]))
-    assert not _decided(np.column_stack([close + np.array([0.0, 2.0]), close[:, 1] + 2.0]))
+    assert not _is_decided(close)
+    assert _is_decided(close + np.array([0.0, 2.0]))
+    assert not _is_decided(np.column_stack([close + np.array([0.0, 2.0]), close[:, 1] + 2.0]))
 
 
 def test_conformance_and_bad_parameters() -> None:

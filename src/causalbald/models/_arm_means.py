@@ -1,7 +1,8 @@
-"""What arms alone say of an outcome of two values: a belief that no model of covariates should do worse than."""
+"""What arms alone tell about an outcome with two values: no model of covariates should do worse."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from causalbald.models._base import CateEstimator, CrossBelief, CrossBeliefOf, L
 from causalbald.posterior import Posterior
 
 _ARMS = 2
-_PRIOR_LABELS = 2.0  # that the share of events in both arms together counts for in each
+_PRIOR_LABELS = 2.0  # number of labels that the prior of an arm counts for
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ArmMeans(CateEstimator):
-    """The same risk for everyone in an arm, with a beta belief about it; for outcomes of two values.
+    """The same risk for all units of an arm, with a beta belief about it; for outcomes with two values.
 
-    Each arm's prior is worth two labels, and its mean is the share of events in both arms together.
+    The prior of each arm counts for two labels, and its mean is the share of events in both arms together. Used by
+    ``AutoEstimator`` as a candidate.
 
     Parameters
     ----------
@@ -28,34 +31,36 @@ class ArmMeans(CateEstimator):
         Not used.
     """
 
+    limits: tuple[float, float] = (0.0, 1.0)
+    random_state: int = 0
+
     accepts_images = True
 
-    def __init__(self, *, limits: tuple[float, float] = (0.0, 1.0), random_state: int = 0) -> None:
-        self.limits = limits
-        self.random_state = random_state
-
-    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+    def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+        """Compute mean and variance of the belief about each arm's risk, on the scale of the outcome."""
         low, high = self.limits
-        risk, labels = arm_risks(data.y > low, data.t)
+        risk, arm_labels = arm_risks(labels.y > low, labels.t)
         scale = high - low
         self.mean_ = low + scale * risk
-        # A beta belief with these means, from so many labels and the prior's.
-        self.variance_ = scale**2 * risk * (1 - risk) / (labels + _PRIOR_LABELS + 1)
+        # The belief about the risk is beta with mean p from m = arm_labels + _PRIOR_LABELS labels: its variance is
+        # p (1 - p) / (m + 1). An outcome scatters by p (1 - p) around its risk.
+        self.variance_ = scale**2 * risk * (1 - risk) / (arm_labels + _PRIOR_LABELS + 1)
         self.noise_ = scale**2 * risk * (1 - risk)
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
+        """Return the belief in which all units of an arm move together."""
         shape = len(x), _ARMS
         factor = np.broadcast_to(np.diag(np.sqrt(self.variance_)), (*shape, _ARMS))
         return Posterior(np.broadcast_to(self.mean_, shape), factor, np.zeros(()), self.noise_, limits=self.limits)
 
-    def cross_belief(self, X: Any) -> CrossBeliefOf | None:
-        """Return what ties other units to those in ``X``: arms are known to be the same for everyone."""
+    def cross_belief(self, X: Any) -> CrossBeliefOf:
+        """Return a function from new units to their covariances with the units in ``X``: the arm's variance, or 0."""
         others = len(self._check_new(X))
 
         def at(x: AnyArray) -> CrossBelief:
-            def covariance(rows: slice, own: Treatment, arm: int | None) -> Array:
+            def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
                 sign = np.array([-1.0, 1.0]) if arm is None else np.eye(_ARMS)[arm]
-                return np.repeat((sign * self.variance_)[own][:, None], others, axis=1)
+                return np.repeat((sign * self.variance_)[treatment][:, None], others, axis=1)
 
             return CrossBelief(self._posterior(x, joint=False), covariance)
 
@@ -63,8 +68,8 @@ class ArmMeans(CateEstimator):
 
 
 def arm_risks(event: NDArray[np.bool_], arm: Treatment) -> tuple[Array, Array]:
-    """Return the expected share of events in each arm, never 0 or 1, and how many labels each has, (K,)."""
-    labels = np.bincount(arm, minlength=_ARMS).astype(np.float64)
-    together = (event.sum() + 1) / (len(event) + 2)
-    events = np.bincount(arm, weights=event, minlength=_ARMS)
-    return (events + _PRIOR_LABELS * together) / (labels + _PRIOR_LABELS), labels
+    """Return the expected share of events in each arm, (K,), never 0 or 1, and the number of labels in each, (K,)."""
+    arm_labels = np.bincount(arm, minlength=_ARMS).astype(np.float64)
+    pooled_risk = (event.sum() + 1) / (len(event) + 2)
+    arm_events = np.bincount(arm, weights=event, minlength=_ARMS)
+    return (arm_events + _PRIOR_LABELS * pooled_risk) / (arm_labels + _PRIOR_LABELS), arm_labels

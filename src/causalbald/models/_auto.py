@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,163 +20,187 @@ from causalbald.models._cross_belief import between_members, of_arm
 from causalbald.models._registry import load, register
 from causalbald.posterior import Posterior
 
-# A candidate with a smaller share costs as much as the others and changes nothing.
-_LEAST_SHARE = 0.1
+# A candidate with a smaller weight costs as much as the others and changes nothing.
+_MIN_WEIGHT = 0.1
 _EM_STEPS = 500
-_SURE = 0.005  # a model that takes a binary outcome for a number may expect less than 0 or more than 1
+# Distance of a compared risk from 0 and 1: a model that takes a binary outcome for a number may expect less or more.
+_MIN_RISK = 0.005
 _MEANS = "arm means"  # the last candidate if outcomes have two values
-# Arm means say the same of everyone, and no person would teach more than another: models of covariates keep a share.
-_LEAST_OF_COVARIATES = 0.25
+# Least weight of models with covariates. By arm means all units are alike, and no unit would teach more than another.
+_MIN_COVARIATES_WEIGHT = 0.25
+_MIN_LABELS_PER_ARM = 2
 
 
 @register("auto")
+@dataclass(kw_only=True, eq=False, repr=False)
 class AutoEstimator(CateEstimator):
-    """Mixture of ``candidates``, weighed by how likely each makes labels that were held out from it.
+    """Mixture of ``candidates``, weighted by how likely each makes labels that it has not seen.
 
-    Every candidate is refitted up to ``folds`` times without a share of the bought labels, until they differ clearly,
-    and the weights maximise the log density of what was held out (stacking). Bought labels are no random sample of the
-    pool: the weights say who predicts units like the measured ones. No free labels are used. With few labels, or one
-    candidate, the first one is taken.
+    Each candidate is fitted again up to ``folds`` times without a share of the bought labels, until the candidates
+    differ clearly. The weights maximise the log density of the labels left out (stacking). Bought labels are no random
+    sample of the pool: the weights tell which model predicts units like the measured ones. No validation labels are
+    used. With few labels, or one candidate, the first candidate is taken.
 
-    Outcomes of two values are compared as events, and arm means, the same risk for everyone in an arm, are always a
-    candidate. Expected outcomes, effects and their intervals stay within what the two values allow.
+    Outcomes with two values are compared as events. Arm means, the same risk for all units of an arm, are then always a
+    candidate. Expected outcomes, effects and their intervals stay within the range of the two values.
 
     Parameters
     ----------
     candidates : sequence of str
-        Names of models. ``index`` is left out where there is but one covariate, of which it is a part of ``gp``, and
-        where outcomes have two values, of which it explains noise.
+        Names of models. ``index`` is omitted with a single covariate, where it is a part of ``gp``, and for outcomes
+        with two values, where it explains noise.
     folds : int
-    min_labels, max_labels : int
-        Labels below which nothing is compared, and that are compared at most.
+        Number of folds, at least 2.
+    min_labels : int
+        Number of labels below which no candidates are compared.
+    max_labels : int
+        Number of labels that are compared at most.
     random_state : int
-        Of folds and models.
+        Chooses folds, and is passed on to the models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import AutoEstimator
+    >>> x, t = np.linspace(-2, 2, 20)[:, None], np.arange(20) % 2
+    >>> AutoEstimator().fit(x[:, 0] + 3 * t, t, X=x).weights_
+    {'gp': 1.0}
     """
+
+    candidates: Sequence[str] = ("gp", "index")
+    folds: int = 4
+    min_labels: int = 40
+    max_labels: int = 300
+    random_state: int = 0
 
     accepts_images = True
 
-    def __init__(
-        self,
-        *,
-        candidates: Sequence[str] = ("gp", "index"),
-        folds: int = 4,
-        min_labels: int = 40,
-        max_labels: int = 300,
-        random_state: int = 0,
-    ) -> None:
-        self.candidates = candidates
-        self.folds = folds
-        self.min_labels = min_labels
-        self.max_labels = max_labels
-        self.random_state = random_state
+    def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+        """Weigh the candidates, then fit those with a weight on all labels."""
+        self._limits = outcome_range(labels.y)
+        self.weights_ = self._weights(labels, pool)
+        self.models_ = [self._fitted_on(name, labels, pool) for name in self.weights_]
 
-    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
-        self._limits = outcome_range(data.y)
-        # On events, too, an index explains noise: beside gp and arm means it made risks worse at 50 to 600 labels.
-        indexed = data.x[0].size > 1 and self._limits is None
-        names = [name for name in self.candidates if name != "index" or indexed]
+    def _weights(self, labels: LabelSet, pool: AnyArray) -> dict[str, float]:
+        """Return the weights by candidate, those that are compared and worth a fit."""
+        # On events, too, an index explains noise: next to gp and arm means it made risks worse at 50 to 600 labels.
+        is_index_useful = labels.x[0].size > 1 and self._limits is None
+        names = [name for name in self.candidates if name != "index" or is_index_useful]
         if not names:
             raise InputError("candidates names no model that can be used here: give at least one, for example 'gp'.")
         if self._limits is not None:
             names.append(_MEANS)
         folds = check_int(self.folds, "folds", low=2)
-        enough = max(check_int(self.min_labels, "min_labels", low=2), 2 * folds)
-        groups = math.ceil(len(data.y) / check_int(self.max_labels, "max_labels", low=enough))
-        some = data.take(np.flatnonzero(balanced_folds(data.t, groups, generator(self.random_state, "compared")) == 0))
-        if len(some.y) < enough or min(np.bincount(some.t, minlength=2)) < 2:
-            self.weights_ = {names[0]: 1.0} if self._limits is None else {names[0]: 0.5, _MEANS: 0.5}
-        elif len(names) == 1:
-            self.weights_ = {names[0]: 1.0}
-        else:
-            densities = self._held_out(names, some, pool, folds)
-            weights = stacking_weights(densities)
-            self.weights_ = _kept(names, weights if self._limits is None else _with_covariates(weights))
-        self.models_ = [self._fitted_on(name, data, pool) for name in self.weights_]
+        min_labels = max(check_int(self.min_labels, "min_labels", low=2), 2 * folds)
+        groups = math.ceil(len(labels.y) / check_int(self.max_labels, "max_labels", low=min_labels))
+        group = balanced_folds(labels.t, groups, generator(self.random_state, "compared"))
+        compared = labels.take(np.flatnonzero(group == 0))
+        if len(compared.y) < min_labels or min(np.bincount(compared.t, minlength=2)) < _MIN_LABELS_PER_ARM:
+            return {names[0]: 1.0} if self._limits is None else {names[0]: 0.5, _MEANS: 0.5}
+        if len(names) == 1:
+            return {names[0]: 1.0}
+        weights = stacking_weights(self._held_out(names, compared, pool, folds))
+        return _largest(names, weights if self._limits is None else _with_covariates(weights))
 
-    def _held_out(self, names: list[str], data: LabelSet, pool: AnyArray, folds: int) -> Array:
+    def _held_out(self, names: list[str], labels: LabelSet, pool: AnyArray, folds: int) -> Array:
         """Return log densities (n, M) of labels by models that have not seen them, until the models differ clearly."""
-        fold, found = balanced_folds(data.t, folds, generator(self.random_state, "folds")), np.empty((0, len(names)))
+        fold, densities = balanced_folds(labels.t, folds, generator(self.random_state, "folds")), []
         for k in range(folds):
-            known, out = (data.take(np.flatnonzero(rows)) for rows in (fold != k, fold == k))
-            models = [self._fitted_on(name, known, pool) for name in names]
-            beliefs = [self._limited(model.posterior(out.x, joint=False)) for model in models]
-            found = np.concatenate([found, _log_densities(beliefs, out)])
-            if k > 0 and _decided(found):
+            learned, held_out = (labels.take(np.flatnonzero(rows)) for rows in (fold != k, fold == k))
+            models = [self._fitted_on(name, learned, pool) for name in names]
+            beliefs = [self._limited(model.posterior(held_out.x, joint=False)) for model in models]
+            densities.append(_log_densities(beliefs, held_out))
+            if k > 0 and _is_decided(np.concatenate(densities)):
                 break
-        return found
+        return np.concatenate(densities)
 
-    def _fitted_on(self, name: str, data: LabelSet, pool: AnyArray) -> CateEstimator:
+    def _fitted_on(self, name: str, labels: LabelSet, pool: AnyArray) -> CateEstimator:
+        """Return the candidate of that name, fitted."""
         if name == _MEANS and self._limits is not None:
             model: CateEstimator = ArmMeans(limits=self._limits)
         else:
             model = load(name, random_state=self.random_state)
-        return model.fit(data.y, data.t, X=data.x, pool=pool)
+        return model.fit(labels.y, labels.t, X=labels.x, pool=pool)
 
     def _limited(self, belief: Posterior) -> Posterior:
-        """Return a belief of a candidate that knows of the outcome's two values, if it has but two."""
+        """Return a candidate's belief, cut to the range of the outcome if that has two values."""
         return belief if self._limits is None else belief._derived(limits=self._limits)
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         return self._mixed([model.posterior(x, joint=joint) for model in self.models_])
 
     def _mixed(self, beliefs: list[Posterior]) -> Posterior:
+        """Return the mixture of the models' beliefs, by their weights."""
         beliefs = [self._limited(belief) for belief in beliefs]
         if len(beliefs) == 1:
             return beliefs[0]
-        if _of_several_links(beliefs):
+        if len({belief.link for belief in beliefs}) > 1:  # some models take a binary outcome for a number
             beliefs = [belief.linearised() for belief in beliefs]
         return Posterior.mixture(beliefs, list(self.weights_.values()))
 
     def cross_belief(self, X: Any) -> CrossBeliefOf | None:
-        """Return what ties other units to those in ``X``, if every model of the mixture knows it."""
+        """Return a function from new units to their covariances with the units in ``X``.
+
+        Parameters
+        ----------
+        X : (J, D) array or DataFrame, or images (J, C, H, W)
+            Covariates of the units with which covariances are needed.
+
+        Returns
+        -------
+        callable or None
+            Takes checked covariates (N, D) of new units and returns their :class:`CrossBelief`. None if a model of the
+            mixture returns None.
+        """
         others = self._check_new(X)
-        links = [found for model in self.models_ if (found := model.cross_belief(others)) is not None]
-        if len(links) < len(self.models_):
+        members = [member for model in self.models_ if (member := model.cross_belief(others)) is not None]
+        if len(members) < len(self.models_):
             return None
-        if len(links) == 1:
-            return links[0]
+        if len(members) == 1:
+            return members[0]
         weights = np.array([*self.weights_.values()])
-        beliefs = [self._limited(model.posterior(others, joint=False)) for model in self.models_]
-        there = np.stack([belief.expected.T for belief in beliefs])  # (M, K, J)
+        other_beliefs = [self._limited(model.posterior(others, joint=False)) for model in self.models_]
+        other_means = np.stack([belief.expected.T for belief in other_beliefs])  # (M, K, J)
 
         def at(x: AnyArray) -> CrossBelief:
-            units = [found(x) for found in links]
-            here = np.stack([self._limited(unit.belief).expected.T for unit in units])
+            units = [member(x) for member in members]
+            unit_means = np.stack([self._limited(unit.belief).expected.T for unit in units])  # (M, K, N)
 
-            def covariance(rows: slice, own: Treatment, arm: int | None) -> Array:
-                means = here[..., rows][:, own, np.arange(len(own))]
-                within = np.stack([unit.covariance(rows, own, arm) for unit in units])
-                return np.tensordot(weights, within, 1) + between_members(means, of_arm(there, arm), weights)
+            def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
+                # Cov = Σ_m w_m Cov_m, plus what the members' means differ by.
+                means = unit_means[..., rows][:, treatment, np.arange(len(treatment))]
+                within = np.stack([unit.covariance(rows, treatment, arm) for unit in units])
+                return np.tensordot(weights, within, 1) + between_members(means, of_arm(other_means, arm), weights)
 
             return CrossBelief(self._mixed([unit.belief for unit in units]), covariance)
 
         return at
 
 
-def _of_several_links(beliefs: Sequence[Posterior]) -> bool:
-    """Return whether some beliefs are about a binary outcome and others take it for a number."""
-    return len({belief.link for belief in beliefs}) > 1
+def _log_densities(beliefs: Sequence[Posterior], held_out: LabelSet) -> Array:
+    """Return log densities (n, M) of outcomes under each belief; for outcomes with two values, log probabilities.
 
-
-def _log_densities(beliefs: Sequence[Posterior], out: LabelSet) -> Array:
-    """Return log densities (n, M) of outcomes; of two values, log probabilities.
-
-    The Gaussian density of one of two values has no bound, and is the larger the surer a model is; a probability has.
+    A Gaussian density of one of two values has no bound: it grows with the certainty of the model. A probability is
+    bounded.
     """
-    limits = next((b.limits for b in beliefs if b.limits is not None), None)
+    limits = next((belief.limits for belief in beliefs if belief.limits is not None), None)
     if limits is None:
-        return np.stack([b.log_density(out.t, out.y) for b in beliefs], axis=1)
+        return np.stack([belief.log_density(held_out.t, held_out.y) for belief in beliefs], axis=1)
     low, high = limits
-    own = np.arange(len(out.y)), out.t
-    risk = np.stack([np.clip((b.expected[own] - low) / (high - low), _SURE, 1 - _SURE) for b in beliefs], axis=1)
-    return np.log(np.where(out.y[:, None] > low, risk, 1 - risk))
+    index = np.arange(len(held_out.y)), held_out.t
+    shares = [(belief.expected[index] - low) / (high - low) for belief in beliefs]
+    risk = np.stack([np.clip(share, _MIN_RISK, 1 - _MIN_RISK) for share in shares], axis=1)
+    return np.log(np.where(held_out.y[:, None] > low, risk, 1 - risk))
 
 
 def stacking_weights(log_density: Array) -> Array:
-    """Return weights (M,) that maximise the mean log density of a mixture, from those of its members (n, M).
+    """Return weights (M,) that maximise the mean log density of a mixture, from log densities (n, M) of its members.
 
-    The problem is concave; each step of expectation maximisation gets closer.
+    Yao, Vehtari, Simpson and Gelman, Using Stacking to Average Bayesian Predictive Distributions (2018,
+    doi:10.1214/17-BA1091).
     """
+    # Maximise Σ_i log Σ_m w_m p_im over the simplex: concave. Expectation maximisation replaces w_m by the mean over i
+    # of w_m p_im / Σ_m' w_m' p_im', and each step gets closer. A factor of all p_im of a label cancels.
     likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     weights = np.full(likelihood.shape[1], 1 / likelihood.shape[1])
     for _ in range(_EM_STEPS):
@@ -184,23 +209,24 @@ def stacking_weights(log_density: Array) -> Array:
     return weights
 
 
-def _decided(log_density: Array) -> bool:
+def _is_decided(log_density: Array) -> bool:
     """Return whether one model is ahead of every other by more than two standard errors of the difference."""
     best = log_density.sum(axis=0).argmax()
-    ahead = log_density[:, [best]] - np.delete(log_density, best, axis=1)
-    return bool((ahead.mean(axis=0) > 2 * ahead.std(axis=0) / math.sqrt(len(ahead))).all())
+    lead = log_density[:, [best]] - np.delete(log_density, best, axis=1)
+    return bool((lead.mean(axis=0) > 2 * lead.std(axis=0) / math.sqrt(len(lead))).all())
 
 
 def _with_covariates(weights: Array) -> Array:
-    """Return weights of which arm means, the last candidate, leave enough to the best of the others."""
-    if 1 - weights[-1] >= _LEAST_OF_COVARIATES:
+    """Return weights by which arm means, the last candidate, leave enough to the best model with covariates."""
+    if 1 - weights[-1] >= _MIN_COVARIATES_WEIGHT:
         return weights
-    least = np.zeros(len(weights))
-    least[weights[:-1].argmax()], least[-1] = _LEAST_OF_COVARIATES, 1 - _LEAST_OF_COVARIATES
-    return least
+    raised = np.zeros(len(weights))
+    raised[weights[:-1].argmax()], raised[-1] = _MIN_COVARIATES_WEIGHT, 1 - _MIN_COVARIATES_WEIGHT
+    return raised
 
 
-def _kept(names: list[str], weights: Array) -> dict[str, float]:
-    kept = weights >= min(_LEAST_SHARE, weights.max())
-    left = weights[kept] / weights[kept].sum()
-    return dict(zip(np.array(names)[kept].tolist(), left.tolist(), strict=True))
+def _largest(names: list[str], weights: Array) -> dict[str, float]:
+    """Return the weights that are large enough by name, scaled to sum 1."""
+    is_large = weights >= min(_MIN_WEIGHT, weights.max())
+    scaled = weights[is_large] / weights[is_large].sum()
+    return dict(zip(np.array(names)[is_large].tolist(), scaled.tolist(), strict=True))

@@ -16,33 +16,62 @@ from causalbald._covariate_names import fitted_names, remember, text_names
 from causalbald._gaussian import interval
 from causalbald._threads import CHUNK_UNITS
 from causalbald._typing import AnyArray, Array, Positions, Treatment
-from causalbald._validation import (
-    check_both_arms,
-    check_inputs,
-    check_treatment,
-    check_vector,
-)
+from causalbald._validation import check_both_arms, check_inputs, check_treatment, check_vector
 from causalbald.errors import InputError
 from causalbald.posterior import Posterior
 
 
 class LabelSet(NamedTuple):
-    """Measured units: outcome y (n,), arm t (n,), covariates x (n, D) or images (n, C, H, W)."""
+    """Measured units: their outcomes, arms and covariates, checked.
+
+    Parameters
+    ----------
+    y : (n,)
+        Outcomes.
+    t : (n,)
+        Arms, 0 or 1.
+    x : (n, D), or images (n, C, H, W)
+        Covariates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import LabelSet
+    >>> labels = LabelSet(y=np.array([1.0, 2.0, 3.0]), t=np.array([0, 1, 1]), x=np.zeros((3, 2)))
+    >>> labels.take(np.array([2, 0])).y
+    array([3., 1.])
+    """
 
     y: Array
     t: Treatment
     x: AnyArray
 
     def take(self, rows: Positions) -> LabelSet:
-        """Return some of the units; ``rows`` are positions."""
+        """Return the labels at positions ``rows``, in that order."""
         return LabelSet(self.y[rows], self.t[rows], self.x[rows])
 
 
 class CrossBelief(NamedTuple):
-    """Some units, each by itself, and how they hang together with a few others.
+    """The belief about each of N units by itself, and their covariances with J other units.
 
-    ``covariance(rows, T, arm)`` is Cov(mu_T(x_i), mu_arm(x_j)), (n, J), of the units in ``rows``, with arms T (n,), and
-    J others; without an arm, with their effects.
+    Parameters
+    ----------
+    belief : Posterior
+        Belief about the N units. Covariances between them may be missing.
+    covariance : callable
+        ``covariance(rows, treatment, arm)`` returns Cov(mu_treatment(x_i), mu_arm(x_j)), (n, J), between the n units in
+        the slice ``rows``, each under its arm in ``treatment`` (n,), and the J others under ``arm``. With ``arm=None``
+        it returns covariances with the effects of the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import GaussianProcess
+    >>> x, t = np.linspace(-2, 2, 12)[:, None], np.arange(12) % 2
+    >>> model = GaussianProcess(max_iter=3).fit(x[:, 0] + t, t, X=x, pool=np.linspace(-3, 3, 30)[:, None])
+    >>> cross_belief = model.cross_belief(x[:4])
+    >>> cross_belief(x[4:6]).covariance(slice(0, 2), t[4:6], None).shape
+    (2, 4)
     """
 
     belief: Posterior
@@ -53,20 +82,46 @@ CrossBeliefOf = Callable[[AnyArray], CrossBelief]
 
 
 class CateEstimator(BaseEstimator, ABC):
-    """Base of all models. A subclass implements ``_fit`` and ``_posterior`` on checked arrays.
+    """Base of all models of treatment effects.
 
-    ``joint=False`` permits ``_posterior`` to leave out covariances between units; a model may ignore it. A model that
-    sets ``accepts_images`` also takes covariates of shape (N, C, H, W), which it gets as float32.
+    A subclass implements ``_fit`` and ``_posterior`` on checked arrays, and sets ``accepts_images`` if it takes images
+    (N, C, H, W), which it gets as float32. :func:`causalbald.testing.check_model` checks a subclass.
+
+    Parameters
+    ----------
+    random_state : int
+        Every subclass has this parameter: equal seeds and labels give equal beliefs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import CateEstimator
+    >>> from causalbald.posterior import Posterior
+    >>> class MeanOfArms(CateEstimator):
+    ...     def __init__(self, *, random_state=0):
+    ...         self.random_state = random_state
+    ...
+    ...     def _fit(self, labels, pool, validation):
+    ...         self.mean_ = [labels.y[labels.t == arm].mean() for arm in (0, 1)]
+    ...
+    ...     def _posterior(self, x, *, joint):
+    ...         mean = np.broadcast_to(self.mean_, (len(x), 2))
+    ...         return Posterior(mean, np.zeros((len(x), 2, 0)), residual=0.1 * np.eye(2), noise=1.0)
+    >>> model = MeanOfArms().fit(Y=[1.0, 2.0, 5.0], T=[0, 0, 1], X=[[0.1], [0.2], [0.3]])
+    >>> model.effect([[0.5]])
+    array([3.5])
     """
 
     accepts_images: ClassVar[bool] = False
     random_state: int
 
     @abstractmethod
-    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None: ...
+    def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+        """Learn from checked labels. Called by :meth:`fit`; ``pool`` holds the labels' covariates if none is given."""
 
     @abstractmethod
-    def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior: ...
+    def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
+        """Return the belief about checked units. ``joint=False`` permits omitting covariances between units."""
 
     def fit(
         self,
@@ -77,7 +132,7 @@ class CateEstimator(BaseEstimator, ABC):
         pool: Any = None,
         validation: tuple[ArrayLike, ArrayLike, Any] | None = None,
     ) -> Self:
-        """Learn both arms' expected outcomes from measured units.
+        """Learn the expected outcomes of both arms from measured units, and return the model.
 
         Parameters
         ----------
@@ -85,60 +140,138 @@ class CateEstimator(BaseEstimator, ABC):
             Measured outcomes, in their own unit.
         T : (n,)
             Arm of each measured unit, 0 or 1; both must occur.
-        X : (n, D) array or DataFrame, or images (n, C, H, W) where the model takes them
-            Covariates of the measured units. Names of columns are remembered: another DataFrame needs the same names,
-            in any order. Arrays are taken by position.
+        X : (n, D) array or DataFrame, or images (n, C, H, W) if the model takes them
+            Covariates of the measured units. The model remembers the names of a DataFrame's columns: another DataFrame
+            needs the same names, in any order. Columns of arrays are matched by position.
         pool : like X, optional
-            Covariates of everyone who might be measured: needs no outcomes, sharpens scaling and joint beliefs.
+            Covariates of all units that might be measured, by default those of ``X``. They need no outcomes and improve
+            scaling and joint beliefs.
         validation : (Y, T, X), optional
-            Labelled units for early stopping. They cost money too; models that can do without ignore them.
+            Labels for early stopping. They cost money too; models that can do without ignore them.
+
+        Returns
+        -------
+        CateEstimator
+            The model itself, fitted.
+
+        Raises
+        ------
+        InputError
+            If shapes disagree, a value is missing or not numeric, an arm has no label, or an option is out of range.
         """
         x, names = check_inputs(X, images=self.accepts_images), text_names(X, "X")
-        data = LabelSet(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
-        check_both_arms(data.t)
-        others = x if pool is None else self._check_alike(pool, "pool", x.shape[1:], names)
-        free = None if validation is None else self._check_validation(validation, x.shape[1:], names)
-        self._fitted = False
+        labels = LabelSet(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
+        check_both_arms(labels.t)
+        pool_x = x if pool is None else self._check_alike(pool, "pool", x.shape[1:], names)
+        checked = None if validation is None else self._check_validation(validation, x.shape[1:], names)
+        self._fitted = False  # stays so if the fit fails
         self._shape = x.shape[1:]
         remember(self, names, self._shape)
         with self._threads(x):
-            self._fit(data, others, free)
+            self._fit(labels, pool_x, checked)
         self._fitted = True
         return self
 
     def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
-        """Return what limits the threads of a fit; nothing, unless a model is slower with many."""
+        """Return a context that limits the threads of a fit. By default it limits none."""
         return nullcontext()
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_fitted", False)
 
     def posterior(self, X: Any, *, joint: bool = True) -> Posterior:
-        """Return the belief about the expected outcomes of all units in ``X`` (N, D) or (N, C, H, W).
+        """Return the belief about the expected outcomes of all units in ``X``.
 
-        With ``joint=False`` beliefs about single units are the same, but covariances between units may be missing;
-        enough for scores and effects of single units, and faster.
+        Parameters
+        ----------
+        X : (N, D) array or DataFrame, or images (N, C, H, W)
+            Covariates of the units, in the columns of ``fit``.
+        joint : bool
+            Whether covariances between units are needed. Without them, beliefs about single units are the same. That is
+            enough for scores and effects of single units, and faster.
+
+        Returns
+        -------
+        Posterior
+            Belief about N units, in the order of ``X``.
+
+        Raises
+        ------
+        InputError
+            If ``X`` does not have the columns of ``fit``, or has missing values.
         """
         return self._posterior(self._check_new(X), joint=joint)
 
     def cross_belief(self, X: Any) -> CrossBeliefOf | None:
-        """Return what ties other units to those in ``X``, if the model knows it without joint beliefs about all."""
+        """Return a function from new units to their covariances with the units in ``X``.
+
+        Called by :class:`causalbald.pools` to score a large pool with targets, block by block.
+
+        Parameters
+        ----------
+        X : (J, D) array or DataFrame, or images (J, C, H, W)
+            Covariates of the units with which covariances are needed, for example of the target population.
+
+        Returns
+        -------
+        callable or None
+            Takes checked covariates (N, D) of new units and returns their :class:`CrossBelief`. None if the model needs
+            a joint belief about all units for it, or if that is cheaper.
+        """
         return None
 
     def effect(self, X: Any, *, T0: int = 0, T1: int = 1) -> Array:
-        """Return the expected effect per unit, (N,), of arm ``T1`` against arm ``T0``."""
+        """Return the expected effect of arm ``T1`` against arm ``T0`` for each unit.
+
+        Parameters
+        ----------
+        X : (N, D) array or DataFrame, or images (N, C, H, W)
+            Covariates of the units, in the columns of ``fit``.
+        T0, T1 : int
+            Arms 0 or 1.
+
+        Returns
+        -------
+        (N,) array
+            Expected effects, in the unit of the outcome.
+        """
         sign = self._sign(T0, T1)
-        return sign * np.concatenate([p.effect_mean for p in self._chunks(X)])
+        return sign * np.concatenate([belief.effect_mean for belief in self._chunks(X)])
 
     def const_marginal_effect(self, X: Any) -> Array:
-        """Return the expected effect per unit, (N,): EconML's name for :meth:`effect` of a binary treatment."""
+        """Return the expected effect for each unit, (N,): EconML's name for :meth:`effect` of a binary treatment.
+
+        Parameters
+        ----------
+        X : (N, D) array or DataFrame, or images (N, C, H, W)
+            Covariates of the units, in the columns of ``fit``.
+
+        Returns
+        -------
+        (N,) array
+            Expected effects of arm 1 against arm 0.
+        """
         return self.effect(X)
 
     def effect_interval(self, X: Any, *, T0: int = 0, T1: int = 1, alpha: float = 0.05) -> tuple[Array, Array]:
-        """Return lower and upper ends (N,) of pointwise credible intervals for the expected effects.
+        """Return the ends of a credible interval for the expected effect of each unit.
 
-        Each interval holds the unit's *expected* effect with posterior probability 1 - alpha, given the model;
-        outcome noise is not part of it, and the intervals do not hold jointly.
+        Given the model, each interval holds its unit's *expected* effect with posterior probability 1 - ``alpha``.
+        Outcome noise is not part of it, and the intervals do not hold jointly.
+
+        Parameters
+        ----------
+        X : (N, D) array or DataFrame, or images (N, C, H, W)
+            Covariates of the units, in the columns of ``fit``.
+        T0, T1 : int
+            Arms 0 or 1; the effect is that of ``T1`` against ``T0``.
+        alpha : float
+            Probability of error, between 0 and 1.
+
+        Returns
+        -------
+        lower, upper : (N,) arrays
+            Ends of the intervals, in the unit of the outcome.
         """
         sign = self._sign(T0, T1)  # -1 swaps the ends; 0 leaves nothing uncertain
         parts = [belief.effect_interval(alpha) for belief in self._chunks(X)]
@@ -146,11 +279,39 @@ class CateEstimator(BaseEstimator, ABC):
         return np.minimum(*ends), np.maximum(*ends)
 
     def ate(self, X: Any, *, T0: int = 0, T1: int = 1) -> float:
-        """Return the expected average effect over the units in ``X``."""
+        """Return the expected average effect of arm ``T1`` against arm ``T0`` over the units in ``X``.
+
+        Parameters
+        ----------
+        X : (N, D) array or DataFrame, or images (N, C, H, W)
+            Covariates of the units, in the columns of ``fit``.
+        T0, T1 : int
+            Arms 0 or 1.
+
+        Returns
+        -------
+        float
+            Mean of :meth:`effect`.
+        """
         return float(self.effect(X, T0=T0, T1=T1).mean())
 
     def ate_interval(self, X: Any, *, T0: int = 0, T1: int = 1, alpha: float = 0.05) -> tuple[float, float]:
-        """Return a credible interval for the average effect over ``X``, from the joint belief about all units."""
+        """Return the ends of a credible interval for the average effect over ``X``, from the joint belief.
+
+        Parameters
+        ----------
+        X : (N, D) array or DataFrame, or images (N, C, H, W)
+            Covariates of the units, in the columns of ``fit``.
+        T0, T1 : int
+            Arms 0 or 1; the effect is that of ``T1`` against ``T0``.
+        alpha : float
+            Probability of error, between 0 and 1.
+
+        Returns
+        -------
+        lower, upper : float
+            Ends of the interval, in the unit of the outcome.
+        """
         sign, belief = self._sign(T0, T1), self.posterior(X)
         mean, variance = belief.average_effect()
         ends = interval(np.array(mean), np.array(belief.quantile(alpha) * variance**0.5), belief.largest_effect)
@@ -158,19 +319,24 @@ class CateEstimator(BaseEstimator, ABC):
         return lower, upper
 
     def _chunks(self, X: Any) -> Iterator[Posterior]:
+        """Return beliefs about ``CHUNK_UNITS`` units at a time, each unit by itself."""
         x = self._check_new(X)
-        return (self._posterior(x[start : start + CHUNK_UNITS], joint=False) for start in range(0, len(x), CHUNK_UNITS))
+        starts = range(0, len(x), CHUNK_UNITS)
+        return (self._posterior(x[start : start + CHUNK_UNITS], joint=False) for start in starts)
 
     def _check_new(self, X: Any) -> AnyArray:
+        """Return covariates as checked arrays with the columns of ``fit``; raise unless the model is fitted."""
         check_is_fitted(self)
         return self._check_alike(X, "X", self._shape, fitted_names(self))
 
     def _check_alike(self, X: Any, name: str, shape: tuple[int, ...], names: Sequence[str] | None) -> AnyArray:
+        """Return covariates of units of this shape as a checked array, its columns in the order of ``names``."""
         return check_inputs(X, name, images=self.accepts_images, shape=shape, names=names)
 
     def _check_validation(
         self, validation: tuple[ArrayLike, ArrayLike, Any], shape: tuple[int, ...], names: Sequence[str] | None
     ) -> LabelSet:
+        """Return validation labels, checked as the labels of ``fit`` are."""
         if len(validation) != 3:
             raise InputError("validation must be a triple (Y, T, X).")
         x = self._check_alike(validation[2], "validation X", shape, names)
@@ -179,13 +345,14 @@ class CateEstimator(BaseEstimator, ABC):
 
     @staticmethod
     def _sign(T0: int, T1: int) -> int:
+        """Return 1 or -1 for the effect of arm 1 or of arm 0, 0 for an arm against itself."""
         if {T0, T1} - {0, 1}:
             raise InputError(f"T0 and T1 must be arms 0 or 1, got {T0!r} and {T1!r}.")
         return int(T1) - int(T0)
 
 
 def balanced_folds(treatment: Treatment, folds: int, rng: np.random.Generator) -> Positions:
-    """Return a random fold per label, each arm dealt evenly over the folds."""
+    """Return a random fold for each label, (n,), with the labels of each arm spread evenly over the folds."""
     order = rng.permutation(len(treatment))
     by_arm = order[np.argsort(treatment[order], kind="stable")]
     fold = np.empty(len(treatment), dtype=np.intp)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,119 +28,123 @@ from causalbald.models._standard_units import StandardUnits
 from causalbald.models._tangent import Tangent
 from causalbald.posterior import Posterior
 
-_SCOUT_ITERATIONS = 20
-_PROBES = 256
-_BINARY_NOISE = 0.9
+_SCOUT_ITERATIONS = 20  # of L-BFGS, from each start
+_PROBES = 256  # random vectors by which the information of many labels is estimated
+_BINARY_NOISE_SHARE = 0.9  # least noise of an outcome with two values, as a share of its variance in the arm
 
 
 @register("gp")
+@dataclass(kw_only=True, eq=False, repr=False)
 class GaussianProcess(CateEstimator):
     """Gaussian process with a part shared between arms and a part for the effect, one lengthscale per covariate.
 
-    Hyper-parameters maximise the exact evidence times weak priors (L-BFGS from three starts), beyond ``max_exact``
-    labels the collapsed bound. Needs no validation data. Exact beliefs per unit; beliefs about averages and
-    batches use the labelled points and ``sites`` units of the pool. Images are taken as the principal components of
-    the pool's images.
+    Hyper-parameters maximise the exact evidence times weak priors (L-BFGS from three starts), and beyond ``max_exact``
+    labels the collapsed bound. No validation labels are needed. Beliefs about single units are exact. Beliefs about
+    averages and batches use the labelled points and ``sites`` units of the pool. Images are replaced by the principal
+    components of the pool's images.
 
     Parameters
     ----------
     sites : int
-        Units of the pool, in both arms, through which covariances between units run.
+        Number of units of the pool, in both arms, through which covariances between units run.
     max_exact : int
-        Labels up to which the evidence and beliefs per unit are exact.
+        Number of labels up to which the evidence and beliefs about single units are exact.
     inducing : int
-        Labels on which the search for hyper-parameters starts, and which stand for all beyond ``max_exact``.
+        Number of labels on which the search for hyper-parameters starts, and which represent all labels beyond
+        ``max_exact``.
     max_iter : int
         Limit on L-BFGS iterations from the best of three starts.
     hyper_uncertainty : bool
-        Whether the belief allows for hyper-parameters that are not known exactly, up to ``max_exact`` labels.
+        Whether the belief includes the uncertainty of the hyper-parameters, up to ``max_exact`` labels.
     components : int
-        Principal components that stand for an image.
+        Number of principal components that represent an image.
     random_state : int
         Chooses sites and inducing points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import GaussianProcess
+    >>> x, t = np.linspace(-2, 2, 20)[:, None], np.arange(20) % 2
+    >>> y = x[:, 0] + 3 * t
+    >>> model = GaussianProcess(max_iter=5).fit(y, t, X=x)
+    >>> bool(abs(model.ate(x) - 3) < 0.5)
+    True
     """
+
+    # A dataclass: scikit-learn's get_params, set_params and clone need only the signature that it generates.
+    sites: int = 256
+    max_exact: int = 2000
+    inducing: int = 512
+    max_iter: int = 200
+    hyper_uncertainty: bool = True
+    components: int = 20
+    random_state: int = 0
 
     accepts_images = True
     prior_class: ClassVar[type[Prior]] = Prior
-    _known: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # labels' x, arm and y, positions of core labels, x of sites
-    _joint: Sites | None
 
-    def __init__(
-        self,
-        *,
-        sites: int = 256,
-        max_exact: int = 2000,
-        inducing: int = 512,
-        max_iter: int = 200,
-        hyper_uncertainty: bool = True,
-        components: int = 20,
-        random_state: int = 0,
-    ) -> None:
-        self.sites = sites
-        self.max_exact = max_exact
-        self.inducing = inducing
-        self.max_iter = max_iter
-        self.hyper_uncertainty = hyper_uncertainty
-        self.components = components
-        self.random_state = random_state
-
-    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+    def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+        """Choose hyper-parameters, then compute what beliefs about single units need."""
         for name in ("sites", "max_exact", "inducing", "max_iter", "components"):
             check_int(getattr(self, name), name, low=1)
         self.units_ = StandardUnits.of_pool(pool, self.components, self.random_state)
-        self.y_mean_, self.y_scale_ = float(data.y.mean()), outcome_scale(data.y)
-        x, arm = self._standardise(data.x), torch.as_tensor(data.t)
-        y = torch.as_tensor((data.y - self.y_mean_) / self.y_scale_)
+        self.y_mean_, self.y_scale_ = float(labels.y.mean()), outcome_scale(labels.y)
+        x, arm = self._standardise(labels.x), torch.as_tensor(labels.t)
+        y = torch.as_tensor((labels.y - self.y_mean_) / self.y_scale_)
         rng = generator(self.random_state, "sites")
-        subset = torch.as_tensor(_balanced_subset(data.t, self.inducing, rng))
-        self._prior = replace(self.prior_class(x.shape[1]), least_noise=self._least_noise(data))
+        subset = torch.as_tensor(_balanced_subset(labels.t, self.inducing, rng))
+        self._prior = replace(self.prior_class(x.shape[1]), least_noise=self._least_noise(labels))
         self.hyperparameters_ = self._optimise(x, arm, y, subset)
-        chosen = rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False)
-        exact = len(y) <= self.max_exact
-        core = torch.arange(len(y)) if exact else subset
-        self._known, self._joint = (x, arm, y, core, self._standardise(pool[np.sort(chosen)])), None
+        site_rows = np.sort(rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False))
+        is_exact = len(y) <= self.max_exact
+        core = torch.arange(len(y)) if is_exact else subset
+        # What `joint_` is computed from: the labels, positions of those that are sites, and other sites.
+        self._site_inputs = x, arm, y, core, self._standardise(pool[site_rows])
+        self._joint: Sites | None = None
         self.tangent_ = None
-        if exact and self.hyper_uncertainty:
+        if is_exact and self.hyper_uncertainty:
             precision = torch.as_tensor(self._prior.tangent_precision)
             self.tangent_ = Tangent.of(self.hyperparameters_, x, arm, y, precision, self._probes(len(y)))
         # Sites beyond the labels do not change the belief about a single unit.
-        self.single_ = Single.of(self.hyperparameters_, x, arm, y) if exact else Single.of_sites(self.joint_)
+        self.single_ = Single.of(self.hyperparameters_, x, arm, y) if is_exact else Single.of_sites(self.joint_)
 
     @property
     def joint_(self) -> Sites:
-        """Belief at labels and sites, worked out when it is first asked for: beliefs about single units need none."""
+        """Belief at labels and sites, computed when it is first needed: beliefs about single units do not need it."""
         if self._joint is None:
-            with self._threads(self._known[0].numpy()):
-                self._joint = Sites.after_labels(self.hyperparameters_, *self._known)
+            with self._threads(self._site_inputs[0].numpy()):
+                self._joint = Sites.after_labels(self.hyperparameters_, *self._site_inputs)
         return self._joint
 
     def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
+        """Return a context in which small fits use one thread, and large fits as many as the user permits."""
         return threads_of_fit(large=len(x) > self.inducing)
 
     def _probes(self, labels: int) -> Tensor | None:
-        """Return random signs (n, s) of expected outer product one, for more labels than the search starts on."""
+        """Return random signs (n, s), of expected outer product one; None for as few labels as the search starts on."""
         if labels <= self.inducing:
             return None
         signs = generator(self.random_state, "probes").integers(0, 2, size=(labels, _PROBES)) * 2.0 - 1.0
         return torch.as_tensor(signs / np.sqrt(_PROBES))
 
-    def _least_noise(self, data: LabelSet) -> tuple[float, float]:
+    def _least_noise(self, labels: LabelSet) -> tuple[float, float]:
         """Return the least noise variance of each arm, on the standardised scale.
 
-        In an arm with hardly any events the noise would fall to nothing, and the belief would be sure that nothing can
-        ever happen there. An outcome of two values scatters by p (1 - p) around an average risk p, of which covariates
-        explain a part, in practice a small one: the noise keeps ``_BINARY_NOISE`` of it.
+        With hardly any events in an arm, its noise would fall to 0, and the belief would be sure that no event can ever
+        happen. An outcome with two values has variance p (1 - p) around an average risk p. Covariates explain a
+        part of it, in practice a small one: the noise keeps the share ``_BINARY_NOISE_SHARE``.
         """
-        limits = outcome_range(data.y)
+        limits = outcome_range(labels.y)
         if limits is None:
             return LEAST_NOISE, LEAST_NOISE
         low, high = limits
-        risk, _ = arm_risks(data.y > low, data.t)
-        least = _BINARY_NOISE * risk * (1 - risk) * ((high - low) / self.y_scale_) ** 2
+        risk, _ = arm_risks(labels.y > low, labels.t)
+        least = _BINARY_NOISE_SHARE * risk * (1 - risk) * ((high - low) / self.y_scale_) ** 2
         return float(least[0]), float(least[1])
 
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
-        """Find the hyper-parameters on a subset of the labels, then refine them on all."""
+        """Return the hyper-parameters that are best for a subset of the labels, refined on all labels."""
         prior = self._prior
 
         def on_subset(h: Hyperparameters) -> Tensor:
@@ -153,57 +157,70 @@ class GaussianProcess(CateEstimator):
 
         starts = prior.starts(*(v[subset].numpy() for v in (x, arm, y)))
         scouts = [_search(prior, on_subset, start, _SCOUT_ITERATIONS) for start in starts]
-        found = _search(prior, on_subset, min(scouts, key=lambda scout: scout.fun).x, self.max_iter)
+        optimum = _search(prior, on_subset, min(scouts, key=lambda scout: scout.fun).x, self.max_iter)
         if len(subset) < len(y):
-            found = _search(prior, on_all, found.x, self.max_iter)
-        self.n_iter_ = int(found.nit)
-        return prior.unpack(torch.as_tensor(found.x))
+            optimum = _search(prior, on_all, optimum.x, self.max_iter)
+        self.n_iter_ = int(optimum.nit)
+        return prior.unpack(torch.as_tensor(optimum.x))
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
+        """Return the belief about checked units: through the sites if joint, else from the labels."""
         h, z = self.hyperparameters_, self._standardise(x)
         belief = self.joint_.posterior(h, z, joint=True) if joint else self.single_.posterior(h, z)
-        moved = None if self.tangent_ is None else self.tangent_.factor(h, z)
-        return self._in_outcomes(belief, moved, joint=joint)
+        tangent_factor = None if self.tangent_ is None else self.tangent_.factor(h, z)
+        return self._in_outcomes(belief, tangent_factor, joint=joint)
 
-    def _in_outcomes(self, belief: Posterior, moved: Tensor | None, *, joint: bool) -> Posterior:
-        """Return a belief in the outcome's unit, with what uncertain hyper-parameters add to it, (N, K, p)."""
-        if moved is not None:
-            belief = belief.widened(moved.numpy(), joint=joint)
+    def _in_outcomes(self, belief: Posterior, tangent_factor: Tensor | None, *, joint: bool) -> Posterior:
+        """Return a belief in the outcome's unit, with the covariance that ``tangent_factor`` (N, K, p) adds to it."""
+        if tangent_factor is not None:
+            belief = belief.widened(tangent_factor.numpy(), joint=joint)
         return belief.rescaled(self.y_scale_, self.y_mean_)
 
     def cross_belief(self, X: Any) -> CrossBeliefOf | None:
-        """Return what ties other units to those in ``X``: exact, where joint beliefs run through sites.
+        """Return a function from new units to their exact covariances with the units in ``X``.
 
-        Not where sites are fewer than labels: then they tell all there is to know, and joint beliefs are cheaper.
+        Parameters
+        ----------
+        X : (J, D) array or DataFrame, or images (J, C, H, W)
+            Covariates of the units with which covariances are needed.
+
+        Returns
+        -------
+        callable or None
+            Takes checked covariates (N, D) of new units and returns their :class:`CrossBelief`. None with fewer sites
+            than labels: the sites then explain everything, and joint beliefs are cheaper.
         """
         if len(self.joint_.x) < len(self.single_.x):
             return None
         h, others = self.hyperparameters_, self._standardise(self._check_new(X))
-        links = ProcessCrossBelief.of(h, self.single_, others)
-        tangent = None if self.tangent_ is None else self.tangent_.factor(h, others)  # (J, K, p)
+        process = ProcessCrossBelief.of(h, self.single_, others)
+        other_factor = None if self.tangent_ is None else self.tangent_.factor(h, others)  # (J, K, p)
 
         def at(x: AnyArray) -> CrossBelief:
-            units = links.at(self._standardise(x))
-            moved = None if self.tangent_ is None else self.tangent_.factor(h, units.x)
+            units = process.at(self._standardise(x))
+            unit_factor = None if self.tangent_ is None else self.tangent_.factor(h, units.x)  # (N, K, p)
 
-            def covariance(rows: slice, own: Treatment, arm: int | None) -> Array:
-                t = torch.as_tensor(own, dtype=torch.long)
-                found = units.covariance(rows, t, arm)
-                if moved is not None and tangent is not None:
-                    there = tangent[:, 1] - tangent[:, 0] if arm is None else tangent[:, arm]
-                    found.addmm_(moved[rows][torch.arange(len(t)), t], there.T)
-                return np.asarray(found.numpy() * self.y_scale_**2)
+            def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
+                t = torch.as_tensor(treatment, dtype=torch.long)
+                standardised = units.covariance(rows, t, arm)
+                if unit_factor is not None and other_factor is not None:
+                    towards = other_factor[:, 1] - other_factor[:, 0] if arm is None else other_factor[:, arm]
+                    standardised.addmm_(unit_factor[rows][torch.arange(len(t)), t], towards.T)
+                return np.asarray(standardised.numpy() * self.y_scale_**2)
 
-            return CrossBelief(self._in_outcomes(units.posterior(), moved, joint=False), covariance)
+            return CrossBelief(self._in_outcomes(units.posterior(), unit_factor, joint=False), covariance)
 
         return at
 
     def _standardise(self, x: AnyArray) -> Tensor:
+        """Return covariates in standard units, (N, P)."""
         return torch.as_tensor(self.units_(x))
 
 
 def _search(prior: Prior, log_likelihood: Callable[[Hyperparameters], Tensor], start: Array, iterations: int) -> Any:
-    """Maximise likelihood times prior over the free parameters by L-BFGS, in standard deviations of the prior."""
+    """Return scipy's result of maximising likelihood times prior over the free parameters by L-BFGS."""
+    # The search runs over deviations d from the prior's centre in its standard deviations, so that
+    # -log prior = ½ |d|², up to a constant.
     centre, spread = prior.centre, prior.spread
     shift, scale = torch.as_tensor(centre), torch.as_tensor(spread)
 
@@ -215,28 +232,30 @@ def _search(prior: Prior, log_likelihood: Callable[[Hyperparameters], Tensor], s
 
     options = {"maxiter": iterations, "ftol": 1e-4}
     bounds = (np.array(prior.bounds) - centre[:, None]) / spread[:, None]
-    found = minimize(loss, (start - centre) / spread, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    found.x = centre + spread * found.x
-    return found
+    optimum = minimize(loss, (start - centre) / spread, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    optimum.x = centre + spread * optimum.x
+    return optimum
 
 
 def _log_evidence(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor) -> Tensor:
+    """Return the log evidence of hyper-parameters from standardised labels."""
     return log_evidence(h.gram(x, arm) + torch.diag(h.noise[arm]), y - h.means[arm])
 
 
 def _collapsed_bound(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, inducing: Tensor) -> Tensor:
+    """Return a lower bound on the log evidence; ``inducing`` are positions of labels that represent all."""
     u, u_arm = x[inducing], arm[inducing]
     k_uu = h.gram(u, u_arm)
     jitter = 1e-6 * torch.diag(k_uu.detach().diagonal())
-    # A part of the labels at a time: the memory of smaller arrays is used again, not asked for anew.
-    labels = zip(torch.split(x, CHUNK_UNITS), torch.split(arm, CHUNK_UNITS), strict=True)
-    parts = [h.kernel(u, u_arm, z, z_arm) for z, z_arm in labels]
+    # A chunk of the labels at a time: the memory of smaller arrays is used again instead of being requested anew.
+    chunks = zip(torch.split(x, CHUNK_UNITS), torch.split(arm, CHUNK_UNITS), strict=True)
+    parts = [h.kernel(u, u_arm, z, z_arm) for z, z_arm in chunks]
     prior_variance = h.between_arms.diagonal()[arm]
     return collapsed_bound(k_uu + jitter, torch.cat(parts, 1), prior_variance, h.noise[arm], y - h.means[arm])
 
 
 def _balanced_subset(treatment: Treatment, size: int, rng: np.random.Generator) -> Positions:
-    """Return sorted positions of at most ``size`` labels, as even between arms as they allow."""
+    """Return sorted positions of at most ``size`` labels, split between arms as evenly as possible."""
     order = rng.permutation(len(treatment))
     rank_in_arm = np.empty(len(order), dtype=np.intp)
     for arm in range(ARMS):
@@ -247,6 +266,21 @@ def _balanced_subset(treatment: Treatment, size: int, rng: np.random.Generator) 
 
 @register("index")
 class IndexProcess(GaussianProcess):
-    """Gaussian process on one learned index of the covariates, beside the parts of ``gp`` for what it misses."""
+    """Gaussian process on one learned index of the covariates, plus the parts of ``gp`` for what the index misses.
+
+    Parameters
+    ----------
+    sites, max_exact, inducing, max_iter, hyper_uncertainty, components, random_state
+        As for :class:`GaussianProcess`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import IndexProcess
+    >>> x, t = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    >>> model = IndexProcess(max_iter=3).fit(x @ [1.0, 2.0, 0.0] + t, t, X=x)
+    >>> model.hyperparameters_.index.shape
+    torch.Size([3])
+    """
 
     prior_class = IndexPrior
