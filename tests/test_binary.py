@@ -11,7 +11,7 @@ from causalbald._scaling import outcome_range
 from causalbald._typing import Array, Treatment
 from causalbald.models import AutoEstimator, GaussianProcess, LabelSet, _auto
 from causalbald.models._arm_means import ArmMeans, arm_risks
-from causalbald.models._auto import _kept, _log_densities, _with_covariates
+from causalbald.models._auto import _largest, _log_densities, _with_covariates
 from tests.helpers.campaigns import measured, new_campaign, people
 
 NOTHING = np.zeros((4, 2, 0))
@@ -104,8 +104,8 @@ def test_a_density_of_two_values_is_their_probability() -> None:
 
 def test_arm_means_leave_a_share_to_covariates() -> None:
     names = ["gp", "index", "arm means"]
-    assert _kept(names, _with_covariates(np.array([0.02, 0.01, 0.97]))) == {"gp": 0.25, "arm means": 0.75}
-    assert _kept(names, _with_covariates(np.array([0.0, 0.3, 0.7]))) == {"index": 0.3, "arm means": 0.7}
+    assert _largest(names, _with_covariates(np.array([0.02, 0.01, 0.97]))) == {"gp": 0.25, "arm means": 0.75}
+    assert _largest(names, _with_covariates(np.array([0.0, 0.3, 0.7]))) == {"index": 0.3, "arm means": 0.7}
     np.testing.assert_allclose(_with_covariates(np.array([0.6, 0.4, 0.0])), [0.6, 0.4, 0.0])
 
 
