@@ -22,57 +22,102 @@ from causalbald._typing import Array, Treatment
 from causalbald._validation import check_both_arms, check_covariates, check_int, check_treatment
 from causalbald.errors import InputError
 
+# Distance of a raw probability from 0 and 1, so that its log odds are finite.
+_MIN_PROBABILITY = 1e-6
 
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class PropensityModel(BaseEstimator):
-    """Calibrated, cross-fitted and clipped propensity scores.
+    """Calibrated, cross-fitted and clipped propensities.
 
-    Logistic regression and boosted trees are each fitted on all folds but one and predict the one left out; the
-    better by log loss of those predictions is kept, calibrated on them by Platt scaling, and clipped.
+    Logistic regression and boosted trees are each fitted on all folds but one, and predict the units left out. The model
+    whose predictions have the smaller log loss is taken, calibrated on these predictions by Platt scaling, and clipped.
 
     Parameters
     ----------
     folds : int
-        Folds of the cross-fit; fewer if an arm has fewer units.
+        Number of folds of the cross-fit, at least 2; fewer if an arm has fewer units.
     clip : float
         Probabilities stay within [clip, 1 - clip].
     random_state : int
+        Chooses folds and trees.
 
     Attributes
     ----------
     cross_fitted_ : (N,)
         P(treated | x) of the units given to ``fit``, each from models that have not seen it.
     kind_ : "logistic" or "trees"
+        The model that was taken.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import PropensityModel
+    >>> x, t = np.linspace(-2, 2, 40)[:, None], np.repeat([0, 1, 0, 1], 10)
+    >>> model = PropensityModel(folds=2, clip=0.1).fit(x, t)
+    >>> model.predict([[-2.0], [2.0]]).shape
+    (2,)
+    >>> bool((model.cross_fitted_ >= 0.1).all())
+    True
     """
 
-    def __init__(self, *, folds: int = 5, clip: float = 0.01, random_state: int = 0) -> None:
-        self.folds = folds
-        self.clip = clip
-        self.random_state = random_state
+    folds: int = 5
+    clip: float = 0.01
+    random_state: int = 0
 
     def fit(self, X: Any, T: ArrayLike) -> Self:
-        """Learn from covariates X (N, D) and arms T (N,)."""
+        """Learn from covariates and arms, and return the model.
+
+        Parameters
+        ----------
+        X : (N, D) array or DataFrame
+            Covariates. The names of a DataFrame's columns are remembered.
+        T : (N,)
+            Arms, 0 or 1; at least two units in each.
+
+        Returns
+        -------
+        PropensityModel
+            The model itself, fitted.
+
+        Raises
+        ------
+        InputError
+            If shapes disagree, a value is missing, an arm has fewer than two units, or an option is out of range.
+        """
         x, names = check_covariates(X), text_names(X, "X")
         t = check_treatment(T, len(x), "T")
         check_both_arms(t, "units")
         check_clip(self.clip)
         folds = check_folds(self.folds, t)
         splits = list(StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(x, t))
-        found = {}
+        candidates = {}
         for kind, make in (("logistic", self._logistic), ("trees", self._trees)):
             models = [make().fit(x[train], t[train]) for train, _ in splits]
             raw = np.empty(len(t))
             for model, (_, left_out) in zip(models, splits, strict=True):
                 raw[left_out] = model.predict_proba(x[left_out])[:, 1]
-            found[kind] = (log_loss(t, raw), models, raw)
-        self.kind_ = min(found, key=lambda kind: found[kind][0])
-        _, self.models_, raw = found[self.kind_]
+            candidates[kind] = (log_loss(t, raw), models, raw)
+        self.kind_ = min(candidates, key=lambda kind: candidates[kind][0])
+        _, self.models_, raw = candidates[self.kind_]
         self.calibration_ = Calibration.of(logit(_inside(raw)), t, self.clip)
         self.cross_fitted_ = self.calibration_.of_probability(raw)
         remember(self, names, x.shape[1:])
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return P(treated | x) of new units, (N,): the mean over the folds' models, calibrated and clipped."""
+        """Return P(treated | x) of new units: the mean over the models of the folds, calibrated and clipped.
+
+        Parameters
+        ----------
+        X : (N, D) array or DataFrame
+            Covariates, in the columns of ``fit``.
+
+        Returns
+        -------
+        (N,) array
+            Probabilities within [clip, 1 - clip].
+        """
         check_is_fitted(self)
         x = check_covariates(X, columns=self.n_features_in_, names=fitted_names(self))
         return self.calibration_.of_probability(np.mean([m.predict_proba(x)[:, 1] for m in self.models_], axis=0))
@@ -87,7 +132,10 @@ class PropensityModel(BaseEstimator):
 
 
 def check_folds(folds: int, treatment: Treatment) -> int:
-    """Return the number of folds, fewer than asked for if an arm has fewer units."""
+    """Return ``folds``, or the size of the smaller arm if that is less.
+
+    Raises InputError if ``folds`` or an arm is smaller than 2.
+    """
     possible = min(check_int(folds, "folds", low=2), int(np.bincount(treatment).min()))
     if possible < 2:
         raise InputError("a propensity model needs at least two units in each arm.")
@@ -95,14 +143,14 @@ def check_folds(folds: int, treatment: Treatment) -> int:
 
 
 def check_clip(clip: float) -> None:
-    """Raise unless probabilities can stay within [clip, 1 - clip]."""
+    """Raise InputError unless probabilities can stay within [clip, 1 - clip]."""
     if not 0 <= clip < 0.5:
         raise InputError(f"clip must lie in [0, 0.5), got {clip!r}.")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Platt scaling of log odds, then clipping."""
+    """Platt scaling of log odds, then clipping: P = clip(expit(slope * log odds + intercept))."""
 
     slope: float
     intercept: float
@@ -110,19 +158,20 @@ class Calibration:
 
     @classmethod
     def of(cls, log_odds: Array, treatment: Treatment, clip: float) -> Calibration:
-        """Return the scaling under which treatments are most likely given cross-fitted log odds."""
+        """Return the scaling under which treatments are most likely given cross-fitted log odds, (N,)."""
         fitted = LogisticRegression(C=1e6).fit(log_odds[:, None], treatment)
         return cls(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]), clip)
 
     def __call__(self, log_odds: Array) -> Array:
-        """Return calibrated, clipped probabilities."""
+        """Return calibrated, clipped probabilities of log odds."""
         clipped: Array = np.clip(expit(self.slope * log_odds + self.intercept), self.clip, 1 - self.clip)
         return clipped
 
     def of_probability(self, raw: Array) -> Array:
-        """Return calibrated, clipped probabilities of raw ones."""
+        """Return calibrated, clipped probabilities of raw probabilities."""
         return self(logit(_inside(raw)))
 
 
 def _inside(p: Array) -> Array:
-    return np.clip(p, 1e-6, 1 - 1e-6)
+    """Return probabilities whose log odds are finite."""
+    return np.clip(p, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)

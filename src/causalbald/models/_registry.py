@@ -21,9 +21,27 @@ def load(name: str, preset: str | None = None, **options: Any) -> CateEstimator:
     name : str
         One of :func:`names`.
     preset : str, optional
-        The paper's hyper-parameters for one of its data sets: "synthetic", "ihdp" or "cmnist".
+        One of :func:`presets`: the paper's hyper-parameters for its data set "synthetic", "ihdp" or "cmnist".
     **options
-        Parameters of the model's class; they win over the preset's.
+        Parameters of the model's class. They override those of the preset.
+
+    Returns
+    -------
+    CateEstimator
+        The model, not fitted.
+
+    Raises
+    ------
+    UnknownNameError
+        If no model has that name.
+    InputError
+        If the model has no such option or preset.
+
+    Examples
+    --------
+    >>> from causalbald import models
+    >>> models.load("gp", sites=100)
+    GaussianProcess(sites=100)
     """
     _REGISTRY.check_options(name, options)
     if preset is None:
@@ -34,5 +52,24 @@ def load(name: str, preset: str | None = None, **options: Any) -> CateEstimator:
 
 
 def presets(name: str) -> dict[str, dict[str, Any]]:
-    """Return a model's presets: data set and hyper-parameters."""
+    """Return the presets of a model.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+
+    Returns
+    -------
+    dict
+        Hyper-parameters by name of the paper's data set; empty for models that the paper does not have.
+
+    Examples
+    --------
+    >>> from causalbald import models
+    >>> sorted(models.presets("ensemble"))
+    ['cmnist', 'ihdp', 'synthetic']
+    >>> models.presets("gp")
+    {}
+    """
     return getattr(_REGISTRY[name], "presets", {})

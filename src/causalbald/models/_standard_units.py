@@ -1,4 +1,4 @@
-"""Standard units of covariates, as a pool shows them; images are described by their principal components."""
+"""Standard units of a pool's covariates, and principal components that describe its images."""
 
 from __future__ import annotations
 
@@ -12,37 +12,41 @@ from causalbald._random import generator
 from causalbald._scaling import channel_scale, column_scale
 from causalbald._typing import AnyArray, Array
 
-# Of the pool's images, so many are looked at, and of large ones so many that they have this number of pixels in all.
-_IMAGES, _PIXELS = 5_000, 20_000_000
-_NOTHING = 1e-5  # of the largest singular value: rounding errors of single precision
+# Components of images are learned from at most so many images, fewer if those have more pixels in all.
+_MAX_IMAGES, _MAX_PIXELS = 5_000, 20_000_000
+# Share of the largest singular value. Smaller ones are rounding errors of single precision.
+_MIN_SINGULAR_SHARE = 1e-5
 
 
 @dataclass(frozen=True)
 class StandardUnits:
-    """What is subtracted, (P,), and what it is divided by, (P,), after images were projected onto P directions."""
+    """How covariates become P columns in standard units: (x @ directions - centre) / scale."""
 
-    centre: Array
-    scale: Array
-    directions: AnyArray | None = None  # (pixels, P)
+    centre: Array  # (P,)
+    scale: Array  # (P,)
+    directions: AnyArray | None = None  # (pixels, P) for images, None for tables
 
     @classmethod
     def of_pool(cls, pool: AnyArray, components: int, random_state: int) -> Self:
-        """Return the units of a table (N, D), or of images (N, C, H, W) with so many principal components.
+        """Learn how to standardise a pool. Called by ``GaussianProcess._fit``.
 
-        Components need no outcomes, so that the whole pool teaches them; each has variance 1 afterwards.
+        A table (N, D) keeps its columns. Images (N, C, H, W) become at most ``components`` principal components, learned
+        from the covariates alone: from a random sample of at most 5,000 images, fewer if they are large. Each column has
+        variance 1 afterwards, except rare marks (see ``column_scale``).
         """
         if pool.ndim == 2:
             return cls(pool.mean(axis=0), column_scale(pool))
-        size = min(len(pool), _IMAGES, max(components + 1, _PIXELS // pool[0].size))
+        size = min(len(pool), _MAX_IMAGES, max(components + 1, _MAX_PIXELS // pool[0].size))
         rows = generator(random_state, "images").choice(len(pool), size=size, replace=False)
-        some = pool[np.sort(rows)]
-        scale = channel_scale(some)
-        centred = ((some - some.mean(axis=0)) / scale).reshape(size, -1)
-        _, values, found = randomized_svd(centred, min(components, *centred.shape), random_state=random_state)
-        found = found[: max(1, int((values > _NOTHING * values[0]).sum()))]
-        by_channel = found.reshape(-1, *pool.shape[1:]) / scale
-        directions = by_channel.reshape(len(found), -1).T.astype(np.float32)
-        projected = (some.reshape(size, -1) @ directions).astype(np.float64)
+        images = pool[np.sort(rows)]
+        # Principal components of images whose channels have variance 1; then the scale moves into the directions.
+        scale = channel_scale(images)
+        centred = ((images - images.mean(axis=0)) / scale).reshape(size, -1)
+        _, values, vectors = randomized_svd(centred, min(components, *centred.shape), random_state=random_state)
+        vectors = vectors[: max(1, int((values > _MIN_SINGULAR_SHARE * values[0]).sum()))]
+        by_channel = vectors.reshape(-1, *pool.shape[1:]) / scale
+        directions = by_channel.reshape(len(vectors), -1).T.astype(np.float32)
+        projected = (images.reshape(size, -1) @ directions).astype(np.float64)
         return cls(projected.mean(axis=0), column_scale(projected), directions)
 
     def __call__(self, x: AnyArray) -> Array:
