@@ -9,8 +9,7 @@ import pytest
 
 from causalbald import pools
 from causalbald._money import Budget
-from causalbald.campaign import Campaign
-from causalbald.campaign._events import Round
+from causalbald.campaign import Campaign, Round
 from causalbald.campaign.storage import MemoryStorage
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess

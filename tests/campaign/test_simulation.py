@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 
 from causalbald import pools
+from causalbald.campaign import CampaignSettings, Simulation, simulate
 from causalbald.campaign import _simulation as module
-from causalbald.campaign._settings import CampaignSettings
-from causalbald.campaign._simulation import Simulation, simulate
 from causalbald.datasets import Benchmark, Split, _hill
 from causalbald.errors import InputError
 from causalbald.experiments import run_trial

@@ -18,7 +18,7 @@ from causalbald import acquisition, pools
 from causalbald._random import generator
 from causalbald._threads import in_threads, one_thread
 from causalbald._typing import Positions
-from causalbald.campaign._preparation import Preparation, prepare
+from causalbald.campaign import Preparation, prepare
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess, TarnetEnsemble
 from causalbald.pools import ParquetPool, ParquetRound, _choosing, _scorer

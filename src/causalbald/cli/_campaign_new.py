@@ -19,7 +19,7 @@ from causalbald.errors import CampaignExistsError, StorageError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from causalbald.campaign._preparation import Preparation
+    from causalbald.campaign import Preparation
     from causalbald.diagnostics import Separation, Support
 
 _UNBALANCED_SHOWN = 8
@@ -58,7 +58,7 @@ def new(
     if not dry_run:
         _require_free(study)
     with busy(f"reading {pool.name}"):
-        from causalbald.campaign._preparation import prepare
+        from causalbald.campaign import prepare
 
         prepared = prepare(pool, **given)
         found = _Found.of(prepared)

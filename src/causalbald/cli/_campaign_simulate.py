@@ -12,7 +12,7 @@ from causalbald.cli._campaign_options import Json, check_output, hand_over, perc
 from causalbald.cli._output import print_json, print_records, progress_bar, say
 
 if TYPE_CHECKING:
-    from causalbald.campaign._simulation import Simulation
+    from causalbald.campaign import Simulation
 
 _PLAN = "The plan"
 _FITS = (
@@ -72,7 +72,7 @@ def simulate(
         "workers": workers,
     }
     with progress_bar("simulating studies") as progress:
-        from causalbald.campaign._simulation import simulate as run
+        from causalbald.campaign import simulate as run
 
         found = run(pool, **given, **plan, progress=progress)
     if output is not None:

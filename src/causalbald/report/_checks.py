@@ -13,10 +13,10 @@ from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._words import visible
+from causalbald.campaign import AverageEffect, CampaignSettings
 from causalbald.campaign._belief import Belief, lacking_arm
-from causalbald.campaign._effects import AverageEffect, groups_of
+from causalbald.campaign._effects import groups_of
 from causalbald.campaign._pool import CampaignPool
-from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.diagnostics import balance_table, common_support, representativeness, separation
 from causalbald.figures._campaign import draw_audit

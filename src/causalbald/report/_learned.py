@@ -12,9 +12,10 @@ from markupsafe import Markup
 
 from causalbald._random import generator
 from causalbald._threads import one_thread
+from causalbald.campaign import AverageEffect, GroupEffect
 from causalbald.campaign._belief import Belief
 from causalbald.campaign._conclusions import conclude
-from causalbald.campaign._effects import AverageEffect, Effects, GroupEffect, groups_of
+from causalbald.campaign._effects import Effects, groups_of
 from causalbald.diagnostics import group_values
 from causalbald.errors import ApproximationWarning
 from causalbald.figures._campaign import MOST_LINES, draw_effects

@@ -11,9 +11,9 @@ import pandas as pd
 from markupsafe import Markup
 
 from causalbald._words import amount, visible
+from causalbald.campaign import BeliefSummary, CampaignSettings, Failure, Measurements, Round, Withdrawal
 from causalbald.campaign._belief import Belief
-from causalbald.campaign._events import BeliefSummary, Failure, Measurements, Round, Withdrawal, happening
-from causalbald.campaign._settings import CampaignSettings
+from causalbald.campaign._events import happening
 from causalbald.campaign._state import State
 from causalbald.campaign.storage import Event
 from causalbald.figures._campaign import draw_progress

@@ -1,0 +1,129 @@
+"""A campaign that is open: its storage, what its events add up to, and the model fitted last."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+import pyarrow as pa
+
+from causalbald._validation import check_choice
+from causalbald.campaign._pool import CampaignPool
+from causalbald.campaign._settings import CampaignSettings
+from causalbald.campaign._state import State
+from causalbald.campaign._telling import units_of
+from causalbald.campaign.storage import Decide, Event, Storage, open_storage
+from causalbald.tables._columns import Column
+from causalbald.tables._reading import as_frame, read_table
+
+if TYPE_CHECKING:
+    from causalbald.campaign._belief import Belief
+
+Place = str | os.PathLike[str] | Storage
+Frames = Literal["pandas", "polars", "pyarrow"]
+
+
+class OpenCampaign:
+    """What every method of a campaign needs: storage, settings, pool, state and belief. See :class:`Campaign`."""
+
+    def __init__(self, where: Place, *, frames: Frames = "pandas") -> None:
+        self.storage = open_storage(where)
+        check_choice(frames, "frames", get_args(Frames))
+        self._backend: Any = frames
+        self._state = State()
+        self._belief: tuple[int, Belief] | None = None
+        self._refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = self._state
+        return f"Campaign(units={len(self.pool)}, measured={len(state.outcomes)}, pending={len(state.pending)})"
+
+    def close(self) -> None:
+        """Close files and connections. Leaving a ``with`` block does the same."""
+        self.storage.close()
+
+    @cached_property
+    def settings(self) -> CampaignSettings:
+        """What the campaign is about."""
+        return self._state.start.settings
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The covariates, and how each becomes numbers."""
+        return self._state.start.columns
+
+    @cached_property
+    def pool(self) -> CampaignPool:
+        """All units that might be measured."""
+        return CampaignPool(self.storage, self._state.start)
+
+    @property
+    def state(self) -> State:
+        """Where the campaign stands now, with what other processes have recorded."""
+        self._refresh()
+        return self._state
+
+    def belief(self) -> Belief:
+        """Return the model fitted on the outcomes that the last call has seen, and what follows from it.
+
+        The model is fitted only if an outcome has changed.
+
+        Returns
+        -------
+        Belief
+
+        Raises
+        ------
+        InputError
+            If an arm has too few outcomes.
+        """
+        from causalbald.campaign._belief import too_few_outcomes  # heavy: it imports the models
+
+        belief = self._possible_belief()
+        if belief is None:
+            raise too_few_outcomes(self._state, self.pool, self.settings)
+        return belief
+
+    def _possible_belief(self) -> Belief | None:
+        """Return the same as :meth:`belief`, or None if an arm has too few outcomes for a model."""
+        from causalbald.campaign._belief import Belief, lacking_arm  # heavy: it imports the models
+
+        if self._belief is None or self._belief[0] != self._state.told:
+            if lacking_arm(self._state, self.pool) is not None:
+                return None
+            self._belief = (self._state.told, Belief.after(self._state, self.pool, self.settings))
+        return self._belief[1]
+
+    def _current_belief(self) -> Belief:
+        """Return the belief given everything that has been told, also by other processes."""
+        self._refresh()
+        return self.belief()
+
+    def _refresh(self) -> None:
+        """Take into account what other processes have recorded."""
+        self._advance(self.storage.events(after=self._state.number))
+
+    def _append(self, decide: Decide) -> None:
+        """Record what ``decide`` returns, and take it into account; ``decide`` is described at ``Storage.append``."""
+        self._advance(self.storage.append(self._state.number, decide))
+
+    def _advance(self, events: Iterable[Event]) -> State:
+        """Take events into account and return the state; events that were seen before are skipped."""
+        return self._state.apply(event for event in events if event.number > self._state.number)
+
+    def _ids(self, units: Any) -> list[str] | None:
+        """Return the ids in what a user gave to name units; None for None."""
+        return None if units is None else units_of(units, self.settings, self.pool.units, self._state.rounds)
+
+    def _frame(self, table: pa.Table, like: Any = None) -> Any:
+        """Return a table as a frame of the kind of ``like``, or of the kind that the user chose."""
+        backend = read_table(like).backend if hasattr(like, "columns") else self._backend
+        return as_frame(table, backend)
