@@ -388,7 +388,7 @@ def test_a_simulation_before_anything_is_spent(folder: Path) -> None:
     assert found["paid"] == 50
     assert isinstance(found["helps"], bool)
     fits = pd.read_csv("fits.csv")
-    assert tuple(fits) == _campaign_simulate._FITS
+    assert tuple(fits) == _campaign_simulate.FIT_COLUMNS
     assert fits.groupby(["acquisition", "seed"]).size().tolist() == [5] * 4
     cheaper = [*short, "--cost", "price", "--rounds", "1", "--categorical", "race", "--covariate", "age"]
     result = CliRunner().invoke(app, ["campaign", *cheaper], catch_exceptions=False)

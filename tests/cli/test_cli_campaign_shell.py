@@ -204,7 +204,9 @@ def test_files_that_cannot_be_written_are_no_bug(
     monkeypatch.setattr("causalbald.tables._reading.write_csv", full)
     assert call_main(monkeypatch, "campaign", "pending", "study.db", "-o", "new.csv") == 1
     assert "cannot write 'new.csv' (No space left on device)" in capsys.readouterr().err
-    assert program_module._explain(PermissionError(13, "Permission denied", "x")).startswith("'x': Permission denied.")
+    assert program_module._explanation(PermissionError(13, "Permission denied", "x")).startswith(
+        "'x': Permission denied."
+    )
 
 
 def test_an_interrupt_ends_with_130_and_one_line(

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from causalbald._files import check_place
-from causalbald.cli import _campaign_words as table
+from causalbald.cli import _table_options as table
 from causalbald.cli._campaign_options import CampaignPlace, say_next
-from causalbald.cli._output import busy, draw_table, print_json, printable, save_figure, say, stderr
+from causalbald.cli._output import busy, draw_table, print_json, save_figure, say, stderr
 from causalbald.errors import CampaignExistsError, StorageError
 
 if TYPE_CHECKING:
@@ -22,48 +21,42 @@ if TYPE_CHECKING:
     from causalbald.campaign import Preparation
     from causalbald.diagnostics import Separation, Support
 
-_UNBALANCED_SHOWN = 8
+MAX_UNBALANCED_SHOWN = 8
+"""How many covariates in which the arms differ are shown."""
 
 
 def new(
     study: CampaignPlace,
-    pool: table.Pool,
-    id_: table.Id,
-    treatment: table.Treatment,
-    outcome: table.Outcome,
-    control: table.Control = None,
-    covariate: table.Covariate = None,
-    exclude: table.Exclude = None,
-    categorical: table.Categorical = None,
-    numeric: table.Numeric = None,
-    better: table.BetterOption = table.Better.HIGHER,
-    worthwhile: table.Worthwhile = 0.0,
-    outcome_type: table.OutcomeTypeOption = table.OutcomeType.AUTO,
-    cost: table.Cost = None,
-    budget: table.Budget = None,
+    pool: table.PoolFile,
+    options: table.StudyOptions,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="What may be spent in all: in the unit of --cost, or a number of measurements.",
+            rich_help_panel=table.MONEY,
+        ),
+    ] = None,
     weight: table.Weight = None,
-    protected: table.Protected = None,
-    audit: table.Audit = 0.0,
-    model: table.Model = "auto",
-    acquisition: table.Acquisition = "default",
-    seed: table.Seed = 0,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the overlap: .svg, .png or .pdf.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Create it without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at the table, but create nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw how the arms overlap: .svg, .png or .pdf.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Create the campaign without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the table, but create nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what is shown as JSON.")] = False,
 ) -> None:
-    """Create a campaign from a table, after showing what was found in it and whether the arms can be compared."""
-    given = table.table_options(locals())
+    """Create a campaign from a table, after showing what is in it and whether the arms can be compared."""
+    settings = options.of_campaign(pool) | {"budget": budget, "weight": weight}
     check_place(picture)
     if not dry_run:
         _require_free(study)
     with busy(f"reading {pool.name}"):
         from causalbald.campaign import prepare
 
-        prepared = prepare(pool, **given)
-        found = _Found.of(prepared)
+        prepared = prepare(pool, **settings)
+        comparison = _Comparison.of(prepared)
     if not as_json:
-        _show(prepared, found, pool.name)
+        _show(prepared, comparison, pool.name)
     if picture is not None:
         from causalbald.figures._support import draw_support
 
@@ -73,25 +66,29 @@ def new(
     else:
         _create(study, prepared, confirm=not (yes or as_json))
     if as_json:
-        print_json(_summary(prepared, found))
+        print_json(_summary(prepared, comparison))
 
 
 def _require_free(study: str) -> None:
-    """Fail before the work, not after it."""
+    """Raise CampaignExistsError, before the work, if there is a campaign already.
+
+    Other errors of the storage are left to the creation of the campaign, which explains them.
+    """
     from causalbald.campaign.storage import open_storage
 
     try:
         open_storage(study).events()
     except StorageError:
-        return  # whatever else is wrong is said when the campaign is created
+        return
     raise CampaignExistsError("there is a campaign already: choose another name, or see `causalbald campaign status`.")
 
 
 def _create(study: str, prepared: Preparation, *, confirm: bool) -> None:
+    """Create the campaign. With ``confirm``, a person at a terminal is asked first, and may end the command."""
     from causalbald.campaign import Campaign
 
-    people_watch = sys.stdin.isatty() and sys.stderr.isatty()
-    if confirm and people_watch and not typer.confirm("Create the campaign?", default=True, err=True):
+    person_is_there = sys.stdin.isatty() and sys.stderr.isatty()
+    if confirm and person_is_there and not typer.confirm("Create the campaign?", default=True, err=True):
         say("Nothing was created.")
         raise typer.Exit(1)
     Campaign.start(study, prepared).close()
@@ -99,7 +96,7 @@ def _create(study: str, prepared: Preparation, *, confirm: bool) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Comparison:
     """How the arms of a prepared campaign compare."""
 
     support: Support
@@ -108,7 +105,7 @@ class _Found:
     """Encoded covariates, the worst balanced first."""
 
     @classmethod
-    def of(cls, prepared: Preparation) -> _Found:
+    def of(cls, prepared: Preparation) -> _Comparison:
         """Compare the arms."""
         from causalbald.diagnostics import balance_table, common_support, separation
         from causalbald.tables._columns import feature_names
@@ -116,27 +113,27 @@ class _Found:
         balance = balance_table(prepared.x, prepared.arm)
         balance["covariate"] = feature_names(prepared.columns)
         worst = balance["difference"].abs().sort_values(ascending=False, kind="stable").index
-        pi, arm = prepared.propensity, prepared.arm
-        return cls(common_support(pi, arm), separation(pi, arm), balance.loc[worst])
+        propensity, arm = prepared.propensity, prepared.arm
+        return cls(common_support(propensity, arm), separation(propensity, arm), balance.loc[worst])
 
 
-def _show(prepared: Preparation, found: _Found, name: str) -> None:
-    """Print for people what was found, before any money is spent."""
+def _show(prepared: Preparation, comparison: _Comparison, name: str) -> None:
+    """Print for people, before any money is spent, what is in the table and how the arms compare."""
     from causalbald.diagnostics import support_lines
 
-    names, sizes, outcome = prepared.settings.arm_names, found.support.arm_sizes, prepared.settings.outcome
+    names, sizes, outcome = prepared.settings.arm_names, comparison.support.arm_sizes, prepared.settings.outcome
     say(
         f"{name}: {len(prepared):,} people, {sizes[1]:,} with {names[1]!r} and {sizes[0]:,} with the control, "
         f"{names[0]!r}. {len(prepared.outcomes):,} outcomes ({outcome!r}) are known already."
     )
-    draw_table([asdict(d) for d in prepared.described], stderr)
+    draw_table([asdict(described) for described in prepared.described], stderr)
     _title(f"Can the arms be compared? Estimated probability of {names[1]!r}, given the columns above")
     width = min(100, max(60, stderr.width))
     for line in support_lines(prepared.propensity, prepared.arm, names, width):
         say(line)
-    say(found.support.summary(names))
-    stderr.print(Text(found.separation.summary(), style="bold red" if found.separation.determined else ""))
-    _show_balance(prepared, found)
+    say(comparison.support.summary(names))
+    say(comparison.separation.summary(), style="bold red" if comparison.separation.determined else "")
+    _show_balance(prepared, comparison)
     if prepared.questions:
         _title("Please answer before you go on")
         for question in prepared.questions:
@@ -144,15 +141,16 @@ def _show(prepared: Preparation, found: _Found, name: str) -> None:
         say("")
 
 
-def _show_balance(prepared: Preparation, found: _Found) -> None:
+def _show_balance(prepared: Preparation, comparison: _Comparison) -> None:
+    """Print the covariates in which the arms differ most."""
     control, treated = prepared.settings.arm_names
-    flagged = found.balance[found.balance["flagged"]]
-    total = len(found.balance)
+    flagged = comparison.balance[comparison.balance["flagged"]]
+    total = len(comparison.balance)
     _title(f"In what the arms differ: {len(flagged)} of {total} by more than 0.1 standard deviations")
     rows = [
         {"column": r.covariate, f"mean, {control}": r.mean_control, f"mean, {treated}": r.mean_treated}
         | {"difference / sd": r.difference}
-        for r in flagged.head(_UNBALANCED_SHOWN).itertuples()
+        for r in flagged.head(MAX_UNBALANCED_SHOWN).itertuples()
     ]
     if rows:
         draw_table(rows, stderr)
@@ -161,12 +159,14 @@ def _show_balance(prepared: Preparation, found: _Found) -> None:
 
 
 def _title(text: str) -> None:
-    stderr.print(Text(f"\n{printable(text)}", style="bold"), soft_wrap=True)
+    """Print a heading after an empty line."""
+    stderr.print()
+    say(text, style="bold")
 
 
-def _summary(prepared: Preparation, found: _Found) -> dict[str, Any]:
-    """Return what was found, for programs."""
-    names, support = prepared.settings.arm_names, found.support
+def _summary(prepared: Preparation, comparison: _Comparison) -> dict[str, Any]:
+    """Return for programs what :func:`_show` prints for people."""
+    names, support = prepared.settings.arm_names, comparison.support
     counts = zip(names, support.arm_sizes, support.outside_by_arm, support.unmatched_by_arm, strict=True)
     return {
         "settings": prepared.settings.as_json(),
@@ -177,8 +177,8 @@ def _summary(prepared: Preparation, found: _Found) -> dict[str, Any]:
         ],
         "support_band": list(support.band),
         "outcomes_known": len(prepared.outcomes),
-        "columns": [asdict(d) for d in prepared.described],
-        "auc": found.separation.auc,
-        "balance": found.balance.to_dict("records"),
+        "columns": [asdict(described) for described in prepared.described],
+        "auc": comparison.separation.auc,
+        "balance": comparison.balance.to_dict("records"),
         "questions": prepared.questions,
     }

@@ -1,4 +1,4 @@
-"""What the commands of a campaign share: arguments, and how a campaign is opened and its tables handed over."""
+"""What the commands of a campaign share: arguments, opening a campaign, and writing its tables without harm."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 
 from causalbald._addresses import PASSWORD_HINT, masked
 from causalbald._files import check_place
+from causalbald._words import estimate, percent
 from causalbald.cli._output import busy, print_table, say, write_table
 from causalbald.errors import InputError
 
@@ -20,26 +22,50 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from causalbald.campaign import Campaign
+    from causalbald.tables._reading import TableIn
 
 CampaignPlace = Annotated[
-    str, typer.Argument(metavar="STUDY", help="File of the campaign, or postgresql://user@host/database#name.")
+    str, typer.Argument(metavar="STUDY", help="The campaign's file, or postgresql://user@host/database#name.")
 ]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Of people in the pool.", show_default=False)]
-IdFile = Annotated[
-    Path | None, typer.Option("--from", metavar="FILE", help="Table whose id column names people, instead of IDs.")
-]
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write all rows to a .csv or .parquet file.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Alpha = Annotated[float, typer.Option(help="Probability of an interval to miss: 0.05 gives 95 % intervals.")]
-ROWS_SHOWN = 20
+MAX_ROWS_SHOWN = 20
+"""How many rows of a table a terminal shows."""
 _WRITABLE = (".csv", ".txt", ".parquet", ".pq")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeopleOptions:
+    """The people that a command is about: ids, or a table with ids."""
+
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Ids of people in the pool.", show_default=False)
+    ] = None
+    table: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Table with the ids, instead of IDs.")
+    ] = None
+
+    def some_or_all(self) -> list[str] | Path | None:
+        """Return the people, None for everyone."""
+        if self.ids and self.table:
+            raise typer.BadParameter("give IDs or a table, not both.", param_hint="--from")
+        return self.table or self.ids or None
+
+    def some(self) -> list[str] | Path:
+        """Return the people; raise BadParameter if nobody is named."""
+        people = self.some_or_all()
+        if people is None:
+            raise typer.BadParameter("say who: give IDs, or a table with --from.", param_hint="ID")
+        return people
+
+
+# Opening a campaign
 
 
 @contextmanager
 def opened(study: str, *, quickly: bool = False) -> Iterator[Campaign]:
-    """Open a campaign whose tables are Arrow, which needs no other library; ``quickly`` if no model will be fitted."""
+    """Open a campaign that returns Arrow tables, and close it afterwards.
+
+    ``quickly`` is for commands that fit no model: pandas is then not imported.
+    """
     from causalbald.campaign import Campaign
 
     with _without_pandas() if quickly else nullcontext(), Campaign(study, frames="pyarrow") as campaign:
@@ -48,9 +74,10 @@ def opened(study: str, *, quickly: bool = False) -> Iterator[Campaign]:
 
 @contextmanager
 def fitting(study: str, output: Path | None = None, columns: Sequence[str] = ()) -> Iterator[Campaign]:
-    """Open a campaign for a command that fits its model, and fails before that if it cannot write its table.
+    """Open a campaign for a command that fits its model, and show that work is going on.
 
-    ``columns`` are those of the table, without the id.
+    Before the work, an ``output`` that cannot be written or must be kept is refused. ``columns`` are the columns of
+    the command's table, without the id.
     """
     check_output(output)
     with opened(study) as campaign:
@@ -59,69 +86,60 @@ def fitting(study: str, output: Path | None = None, columns: Sequence[str] = ())
             yield campaign
 
 
-def say_next(text: str, study: str, more: str = "") -> None:
-    """Say which command comes next, ``text`` with the campaign's address and ``more`` behind it, never a password."""
-    shown = masked(study)
-    say(f"{text} {shlex.quote(shown)}{more}")
-    if shown != study:
-        say(PASSWORD_HINT)
-
-
 def needs_no_pandas(table: Path | None) -> bool:
-    """Whether a table can be read without it: Excel files cannot."""
+    """Whether a table can be read without pandas: all but Excel files can."""
     return table is None or not table.suffix.lower().startswith(".xls")
 
 
-class _Hidden:
-    """Makes pandas look as if it were not installed."""
+class _HiddenPandas:
+    """Import hook that makes pandas look as if it were not installed."""
 
     @staticmethod
     def find_spec(name: str, _path: Any = None, _target: Any = None) -> None:
-        """Find nothing, as all that is not pandas is found elsewhere."""
+        """Raise for pandas; return None for other modules, which Python then looks for elsewhere."""
         if name == "pandas":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @contextmanager
 def _without_pandas() -> Iterator[None]:
-    """Keep pyarrow from importing pandas only to see whether it was given one of its tables, which takes long."""
-    sys.meta_path.insert(0, _Hidden)
+    """Keep pyarrow from importing pandas, which it does only to see whether a table is one of pandas."""
+    sys.meta_path.insert(0, _HiddenPandas)
     try:
         yield
     finally:
-        sys.meta_path.remove(_Hidden)
+        sys.meta_path.remove(_HiddenPandas)
 
 
-def people(ids: list[str] | None, table: Path | None) -> list[str] | Path | None:
-    """Return the people that a command is about, None for all."""
-    if ids and table:
-        raise typer.BadParameter("give IDs or a table, not both.", param_hint="--from")
-    return table or ids or None
+def say_next(text: str, study: str, more: str = "") -> None:
+    """Print which command comes next: ``text``, the campaign's address without its password, and ``more``."""
+    shown = masked(study)
+    say(f"{text} {shlex.quote(shown)}{more}")
+    if shown != study:
+        say(PASSWORD_HINT)
 
 
-def some_people(ids: list[str] | None, table: Path | None) -> list[str] | Path:
-    """Return the people that a command is about, who must be named."""
-    found = people(ids, table)
-    if found is None:
-        raise typer.BadParameter("say who: give IDs, or a table with --from.", param_hint="ID")
-    return found
+# Writing tables
 
 
 def check_output(output: Path | None) -> None:
-    """Fail before the work, not after it."""
+    """Refuse, before the work, a file that cannot be written or is no table."""
     check_place(output)
     if output is not None and output.suffix.lower() not in _WRITABLE:
         raise InputError(f"cannot write {output.name!r}: choose a name that ends with .csv or .parquet.")
 
 
-def table_at(path: Path | None) -> pa.Table | None:
-    """Return the table that a new one would replace; None if there is none, or an empty file."""
+def table_at(path: Path | None, *, id: str | None = None) -> TableIn | None:
+    """Return the table that a new one would replace; None if there is no file, or an empty one.
+
+    The cells of column ``id`` are read as text. InputError is raised for a file that is no table.
+    """
     from causalbald.tables._reading import read_table
 
     if path is None or not path.is_file() or not path.stat().st_size:
         return None
     try:
-        return read_table(path).data
+        return read_table(path, text=[] if id is None else [id])
     except InputError as error:
         raise InputError(
             f"{str(path)!r} exists and may hold outcomes: choose another --output, or delete it. {error}"
@@ -129,7 +147,7 @@ def table_at(path: Path | None) -> pa.Table | None:
 
 
 def filled_in(table: pa.Table, outcome: str) -> int:
-    """Return how many cells of a batch that was written earlier hold something by now; 0 if it has no such column.
+    """Return how many cells of column ``outcome`` somebody has filled in; 0 if there is no such column.
 
     Outcomes that cannot be used yet, such as ``<0.5``, count: somebody has measured them.
     """
@@ -138,7 +156,7 @@ def filled_in(table: pa.Table, outcome: str) -> int:
 
 
 def require_ours(table: pa.Table, output: Path | None, *kinds: Sequence[str]) -> None:
-    """Refuse to replace a table that has other columns than ours of the same kind: it is the user's own."""
+    """Raise InputError if a table does not have exactly the columns of one of ``kinds``: then it is the user's own."""
     if table.column_names not in [list(kind) for kind in kinds]:
         raise InputError(f"{str(output)!r} is a table, and not one of ours of the same kind: choose another --output.")
 
@@ -151,25 +169,25 @@ def batch_columns(campaign: Campaign) -> list[str]:
 
 
 def keep_untold(campaign: Campaign, output: Path | None, columns: Sequence[str]) -> None:
-    """Refuse to write over a table that was filled in and never told, or that is the user's own.
+    """Raise InputError if ``output`` has outcomes that were filled in and never told, or is the user's own table.
 
-    Ours of the same kind has these ``columns``, or before them the id.
+    A table of ours of the same kind has these ``columns``, or the id and then these.
     """
     from causalbald.campaign._telling import outcomes_of
 
-    if (table := table_at(output)) is None:
-        return
     settings = campaign.settings
+    if (old := table_at(output, id=settings.id)) is None:
+        return
     try:
-        found = outcomes_of(output, settings, campaign.pool.units, campaign.state.rounds).values
-        untold = sum(campaign.state.outcomes.get(unit) != value for unit, value in found.items())
+        outcomes = outcomes_of(old, settings, campaign.pool.units, campaign.state.rounds).values
+        untold = sum(campaign.state.outcomes.get(unit) != value for unit, value in outcomes.items())
     except InputError:
-        untold = filled_in(table, settings.outcome)
+        untold = filled_in(old.data, settings.outcome)
     if untold:
         raise InputError(
             f"{str(output)!r} holds {untold} outcomes that were not told: tell them first, or choose another name."
         )
-    require_ours(table, output, columns, [settings.id, *columns])
+    require_ours(old.data, output, columns, [settings.id, *columns])
 
 
 def hand_over(
@@ -178,10 +196,13 @@ def hand_over(
     *sources: Path | None,
     as_json: bool,
     readable: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-    rows: int | None = ROWS_SHOWN,
+    rows: int | None = MAX_ROWS_SHOWN,
     last: bool = False,
 ) -> None:
-    """Write a table to a file, no more open than ``sources``, or print it; with ``as_json`` print it in any case."""
+    """Write a table to a file, or print it if no file is given; with ``as_json``, print it in any case.
+
+    The file is no more open than ``sources``. The other options are those of ``print_table``.
+    """
     if output is not None:
         write_table(table, output, *sources)
         say(f"{table.num_rows:,} rows: {output}")
@@ -190,24 +211,12 @@ def hand_over(
 
 
 def with_interval(alpha: float) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return a function that writes an interval into the cell of its estimate, which is easier to read."""
+    """Return a function that shortens a row for a terminal: one cell has the effect and its 1 - alpha interval."""
     name = f"effect ({percent(1 - alpha)})"
 
     def readable(row: dict[str, Any]) -> dict[str, Any]:
-        text = interval(row["effect"], row["lower"], row["upper"])
-        kept = {k: v for k, v in row.items() if k not in ("sd", "lower", "upper")}
-        return {name if k == "effect" else k: text if k == "effect" else v for k, v in kept.items()}
+        text = estimate(row["effect"], row["lower"], row["upper"])
+        cells = {key: value for key, value in row.items() if key not in ("sd", "lower", "upper")}
+        return {name if key == "effect" else key: text if key == "effect" else v for key, v in cells.items()}
 
     return readable
-
-
-def interval(middle: float | None, lower: float | None, upper: float | None) -> str:
-    """Return an estimate and its interval as text, nothing if there is none."""
-    if middle is None or lower is None or upper is None:
-        return ""
-    return f"{middle:.3g} ({lower:.3g} to {upper:.3g})"
-
-
-def percent(share: float) -> str:
-    """Return a share as text."""
-    return f"{100 * share:.3g} %"

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from causalbald.cli._output import print_records, progress_bar, stderr
+from causalbald._words import IN_TABLE, estimate, rounded
+from causalbald.cli._options import (
+    BackendOptions,
+    DataDir,
+    Folder,
+    Folders,
+    Json,
+    Names,
+    TrialFilter,
+    grouped,
+    use_data_dir,
+)
+from causalbald.cli._output import print_records, progress_bar, say, say_error, stderr
 from causalbald.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,186 +32,197 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-_FILLED = "Folder that `causalbald run --out` has filled."
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help=_FILLED)]
-Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help=f"{_FILLED} Of several, all trials, each once.")]
-Names = list[str] | None
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """Which trials `run` is about."""
+
+    spec: Annotated[Path | None, typer.Argument(metavar="SPEC.toml", help="Which trials, as a TOML file.")] = None
+    preset: Annotated[str | None, typer.Option(help="quick, paper-synthetic, paper-ihdp or paper-cmnist.")] = None
+    dataset: Annotated[Names, typer.Option(help="Data set. Repeatable, as are --model, --acquisition and --track.")] = (
+        None
+    )
+    model: Annotated[Names, typer.Option(help="Model.")] = None
+    acquisition: Annotated[Names, typer.Option(help="Acquisition function.")] = None
+    track: Annotated[
+        Names, typer.Option(help="paid: every outcome counts as paid for; paper: validation outcomes are free.")
+    ] = None
+    seeds: Annotated[str | None, typer.Option(help="Which seeds, such as 0-19, or 0,3,7-9; 2 is seed 2 alone.")] = None
+    warm_start: Annotated[int | None, typer.Option(help="How many units are measured at random at first.")] = None
+    batch_size: Annotated[int | None, typer.Option(help="How many units a batch has.")] = None
+    steps: Annotated[int | None, typer.Option(help="How many batches are chosen.")] = None
+
+    def specs(self) -> list[TrialSpec]:
+        """Return the trials: a part of the SPEC file or the preset, or else the plan that the options make."""
+        return [spec for plan in self._chosen_plans() for spec in self._changed(plan).specs()]
+
+    def _chosen_plans(self) -> list[Plan]:
+        """Return the plans whose data set, model and track are chosen; InputError if none is left."""
+        from causalbald.experiments import Plan, preset, read_plan
+
+        if self.spec is not None and self.preset is not None:
+            raise InputError("give a SPEC file or a --preset, not both.")
+        named = {"datasets": self.dataset, "models": self.model, "tracks": self.track}
+        chosen: dict[str, Any] = {key: tuple(names) for key, names in named.items() if names}
+        if self.spec is None and self.preset is None:
+            if "datasets" not in chosen:
+                raise InputError("say what to run: a SPEC.toml file, a --preset, or at least a --dataset.")
+            return [Plan(**chosen)]
+        whole = [read_plan(self.spec)] if self.spec is not None else preset(str(self.preset))
+        plans = [part for plan in whole if (part := plan.only(**chosen)) is not None]
+        if not plans:
+            asked = ", ".join(name for names in chosen.values() for name in names)
+            raise InputError(f"the plan has no trials of {asked}: leave out the preset or the file to run them.")
+        return plans
+
+    def _changed(self, plan: Plan) -> Plan:
+        """Return a plan with the acquisition functions, seeds and numbers of these options in place of its own."""
+        from causalbald.experiments._plan import parse_seeds
+
+        changes: dict[str, Any] = {} if not self.acquisition else {"acquisitions": tuple(self.acquisition)}
+        changes |= {} if self.seeds is None else {"seeds": parse_seeds(self.seeds)}
+        numbers = {"warm_start": self.warm_start, "batch_size": self.batch_size, "steps": self.steps}
+        changed = replace(plan, **changes)
+        return changed if set(numbers.values()) == {None} else changed.changed(**numbers)
 
 
 @app.command(epilog="Example: causalbald run --preset quick --out runs/quick")
+@grouped
 def run(
-    spec: Annotated[Path | None, typer.Argument(metavar="SPEC.toml", help="Which trials, as a TOML file.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of results; run again, it does only what is missing.")] = Path(
-        "runs"
-    ),
-    preset: Annotated[str | None, typer.Option(help="quick, paper-synthetic, paper-ihdp or paper-cmnist.")] = None,
-    dataset: Annotated[Names, typer.Option(help="Data set. Repeatable, like the next three.")] = None,
-    model: Annotated[Names, typer.Option(help="Model.")] = None,
-    acquisition: Annotated[Names, typer.Option(help="Acquisition function.")] = None,
-    track: Annotated[Names, typer.Option(help="paid: every outcome counts; paper: free validation outcomes.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Which ones, such as 0-19, or 0,3,7-9; 2 is seed 2 alone.")] = None,
-    warm_start: Annotated[int | None, typer.Option(help="Units measured at random at first.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Units chosen at a time.")] = None,
-    steps: Annotated[int | None, typer.Option(help="How often units are chosen.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes here, or tasks at a time on a cluster.", min=1)] = 2,
-    backend: Annotated[str, typer.Option(help="local or ray.")] = "local",
-    ray_address: Annotated[str | None, typer.Option(help="Of a Ray cluster; default: one is started here.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for cmnist.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
+    plan: PlanOptions,
+    where: BackendOptions,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results. Run again, the command does only what is missing.")
+    ] = Path("runs"),
+    workers: Annotated[
+        int, typer.Option(help="How many processes here, or tasks on a cluster, work at a time.", min=1)
+    ] = 2,
+    data_dir: DataDir = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials, but run nothing.")] = False,
 ) -> None:
     """Run simulated studies: data sets x models x acquisition functions x tracks x seeds.
 
-    A SPEC file or a preset says which. Of it, --dataset, --model and --track pick a part; --acquisition, --seeds and
-    the numbers replace what it says. Without one, the flags are the plan, with the paper's settings of a data set.
-    Nothing is lost when it is stopped: started again, it goes on after the last finished fit.
+    The trials come from a SPEC file or a preset. --dataset, --model and --track pick a part of it; --acquisition,
+    --seeds and the numbers replace its own. Without a SPEC file or a preset, the options are the plan, with the
+    paper's settings for a data set. Nothing is lost when the command is stopped: started again, it goes on after the
+    last finished fit.
     """
     from causalbald.experiments import Store
     from causalbald.experiments import run as run_all
 
     use_data_dir(data_dir)
-    parts = {"datasets": dataset, "models": model, "tracks": track}
-    settings = {"warm_start": warm_start, "batch_size": batch_size, "steps": steps}
-    plans = [_changed(plan, acquisition, seeds, settings) for plan in _plans(spec, preset, parts)]
-    specs = [s for plan in plans for s in plan.specs()]
+    specs = plan.specs()
     store = Store(out)
-    left = [s for s in specs if not store.is_done(s)]
-    stderr.print(f"{len(specs)} trials, {len(specs) - len(left)} of them done already.{_changed_plugins(store, left)}")
+    left = [spec for spec in specs if not store.is_done(spec)]
+    say(f"{len(specs)} trials, {len(specs) - len(left)} of them done already.{_changed_plugins(store, left)}")
     if dry_run:
-        print_records([{**s.names, "done": s not in left} for s in specs], as_json=False)
+        print_records([{**spec.names, "done": spec not in left} for spec in specs], as_json=False)
         return
     try:
         with progress_bar("fitting") as progress:
-            outcome = run_all(
-                specs,
-                out,
-                workers=workers,
-                backend=backend,  # type: ignore[arg-type]
-                ray_address=ray_address,
-                progress=progress,
-            )
+            outcome = run_all(specs, out, workers=workers, **asdict(where), progress=progress)
     except KeyboardInterrupt:
         stderr.print("Stopped. Nothing is lost: the same command goes on after the last finished fit.")
         raise typer.Exit(130) from None
-    for failed, error in outcome.failed:
-        stderr.print(f"[bold red]failed:[/] {escape(str(failed))}: {escape(error)}", soft_wrap=True)
-    stderr.print(f"{outcome.finished} trials run, {len(outcome.failed)} failed. Read them: causalbald table {out}")
+    _say_failures(outcome.failed)
+    say(f"{outcome.finished} trials run, {len(outcome.failed)} failed. Read them: causalbald table {out}")
     if outcome.failed:
         raise typer.Exit(1)
 
 
 def _changed_plugins(store: Store, left: list[TrialSpec]) -> str:
-    """Return in words how many trials are run again because a plugin has changed."""
+    """Return a sentence about the trials that run again because a plugin has changed; nothing if there are none."""
     left_keys = {spec.settings_key for spec in left}
     again = len({spec.settings_key for spec in store.older()} & left_keys)
     return f" {again} of the others are run again: a plugin has changed since they were run." if again else ""
 
 
-def use_data_dir(folder: Path | None) -> None:
-    """Make a folder of data files known, to worker processes too."""
-    if folder is not None:
-        if not folder.is_dir():
-            raise InputError(f"--data-dir {str(folder)!r} is no folder.")
-        os.environ["CAUSALBALD_DATA"] = str(folder.resolve())
-
-
-def _plans(spec: Path | None, preset: str | None, parts: dict[str, Names]) -> list[Plan]:
-    from causalbald.experiments import Plan, read_plan
-    from causalbald.experiments import preset as named
-
-    if spec is not None and preset is not None:
-        raise InputError("give a SPEC file or a --preset, not both.")
-    given: dict[str, Any] = {key: tuple(names) for key, names in parts.items() if names}
-    if spec is None and preset is None:
-        if "datasets" not in given:
-            raise InputError("say what to run: a SPEC.toml file, a --preset, or at least a --dataset.")
-        return [Plan(**given)]
-    whole = [read_plan(spec)] if spec is not None else named(str(preset))
-    found = [part for plan in whole if (part := plan.only(**given)) is not None]
-    if not found:
-        asked = ", ".join(name for names in given.values() for name in names)
-        raise InputError(f"the plan holds no trials of {asked}: leave away the preset or the file to run them.")
-    return found
-
-
-def _changed(plan: Plan, acquisition: Names, seeds: str | None, settings: dict[str, int | None]) -> Plan:
-    from causalbald.experiments._plan import parse_seeds
-
-    given: dict[str, Any] = {} if not acquisition else {"acquisitions": tuple(acquisition)}
-    given |= {} if seeds is None else {"seeds": parse_seeds(seeds)}
-    changed = replace(plan, **given)
-    return changed if set(settings.values()) == {None} else changed.changed(**settings)
+def _say_failures(failures: Sequence[tuple[TrialSpec, str]]) -> None:
+    """Print the trials that failed, each with its error."""
+    for spec, error in failures:
+        say_error("failed", f"{spec}: {error}")
 
 
 @app.command(epilog="Example: causalbald status runs/quick")
 def status(
     folder: Folder,
-    workers: Annotated[int, typer.Option(help="For the time left.", min=1)] = 2,
+    workers: Annotated[int, typer.Option(help="With how many processes the rest will run.", min=1)] = 2,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what of a run is done, has failed or is left, core-hours spent, and about how long the rest will take."""
+    """Show which trials of a run are done, failed or left, core-hours spent, and about how long the rest will take."""
     from causalbald.experiments._status import status_of
 
-    found = status_of(folder, workers)
+    standing = status_of(folder, workers)
     if markdown:
-        sys.stdout.write(_markdown(found.rows))
+        sys.stdout.write(_markdown(standing.rows))
     else:
-        print_records(found.rows, as_json=as_json)
-    for spec, error in found.failed:
-        stderr.print(f"[bold red]failed:[/] {escape(str(spec))}: {escape(error)}", soft_wrap=True)
+        print_records(standing.rows, as_json=as_json)
+    _say_failures(standing.failed)
     if not as_json:
-        unseen = f", and {found.unknown} trials of kinds of which none is done" if found.unknown else ""
-        if found.older:
-            stderr.print(
-                f"{found.older} finished trials are of an older version of a plugin and not counted as done",
-                soft_wrap=True,
-            )
-        stderr.print(f"about {found.hours_left:.1f} hours left with {workers} workers{unseen}", soft_wrap=True)
+        unseen = f", and {standing.unknown} trials of kinds of which none is done" if standing.unknown else ""
+        if standing.older:
+            say(f"{standing.older} finished trials are of an older version of a plugin and not counted as done")
+        say(f"about {standing.hours_left:.1f} hours left with {workers} workers{unseen}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryOptions:
+    """How `table` summarises trials."""
+
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Acquisition function to compare with, seed by seed; by default random."),
+    ] = None
+    error: Annotated[str, typer.Option(help="pehe, ate_error, policy_regret, coverage95, overlap_share, ...")] = "pehe"
+    labels: Annotated[int | None, typer.Option(help="Number of labels at which to judge; by default the largest.")] = (
+        None
+    )
+    target: Annotated[
+        float | None, typer.Option(help="Error to reach; by default the error of the baseline at the end.")
+    ] = None
+    timings: Annotated[bool, typer.Option("--timings", help="Add the mean seconds of a trial.")] = False
+
+    def summary(self, trials: pd.DataFrame) -> pd.DataFrame:
+        """Return a row per method; InputError if the trials lack the baseline."""
+        from causalbald.experiments import summarise
+
+        if self.baseline is not None and self.baseline not in set(trials["acquisition"]):
+            names = ", ".join(map(repr, trials["acquisition"].unique()))
+            raise InputError(f"no trials of {self.baseline!r} to compare with. There are trials of {names}.")
+        return summarise(trials, **asdict(self) | {"baseline": self.baseline or "random"})
 
 
 @app.command(epilog="Example: causalbald table runs/quick --baseline random --markdown")
+@grouped
 def table(
     folders: Folders,
-    baseline: Annotated[str | None, typer.Option(help="Method to compare with, by seed; default: random.")] = None,
-    error: Annotated[str, typer.Option(help="pehe, ate_error, policy_regret, coverage95, overlap_share, ...")] = "pehe",
-    labels: Annotated[int | None, typer.Option(help="Judge at this many labels; default: the most there are.")] = None,
-    target: Annotated[float | None, typer.Option(help="Error to reach; default: the baseline's at the end.")] = None,
-    dataset: Annotated[Names, typer.Option(help="Only this data set. Repeatable, like the next three.")] = None,
-    model: Annotated[Names, typer.Option(help="Only this model.")] = None,
-    track: Annotated[Names, typer.Option(help="Only this track.")] = None,
-    acquisition: Annotated[Names, typer.Option(help="Only this acquisition function.")] = None,
+    options: SummaryOptions,
+    chosen: TrialFilter,
     seeds: Annotated[str | None, typer.Option(help="Only these seeds, such as 0-19.")] = None,
-    trials: Annotated[bool, typer.Option("--trials", help="A row per fit instead of a summary.")] = False,
-    timings: Annotated[bool, typer.Option("--timings", help="Also mean seconds of a trial.")] = False,
-    columns: Annotated[str | None, typer.Option(help="Only these, such as acquisition,mean,needed.")] = None,
+    trials: Annotated[bool, typer.Option("--trials", help="Print a row per fit instead of a summary.")] = False,
+    columns: Annotated[str | None, typer.Option(help="Only these columns, such as acquisition,mean,needed.")] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
     """Summarise trials: error, labels needed to reach a target, paired comparison with a baseline.
 
-    wins is the share of seeds whose curve lies below the baseline's on average, difference how much, with a 95 %
-    interval.
+    wins is the share of seeds whose curve lies below the baseline's on average; difference is by how much, with a
+    95 % interval.
     """
     from causalbald.experiments import summarise
     from causalbald.experiments._plan import parse_seeds
 
-    chosen = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
-    found = read_trials(folders, chosen)
+    fits = read_trials(folders, asdict(chosen))
     if seeds is not None:
-        found = found[found["seed"].isin(parse_seeds(seeds))]
-        if found.empty:
+        fits = fits[fits["seed"].isin(parse_seeds(seeds))]
+        if fits.empty:
             raise InputError(f"no trials with seeds {seeds} are left: choose others.")
     if trials:
-        rows = found if timings else found.drop(columns=["seconds_fit", "seconds_score"])
+        rows = fits if options.timings else fits.drop(columns=["seconds_fit", "seconds_score"])
     else:
-        if baseline is not None and baseline not in set(found["acquisition"]):
-            there = ", ".join(map(repr, found["acquisition"].unique()))
-            raise InputError(f"no trials of {baseline!r} to compare with. There are those of {there}.")
-        rows = summarise(
-            found, baseline=baseline or "random", error=error, labels=labels, target=target, timings=timings
-        )
+        rows = options.summary(fits)
         rows = rows if as_json or as_csv else _needed_in_words(rows)
     rows = _columns(rows, columns)
     if as_csv:
@@ -212,7 +234,7 @@ def table(
 
 
 def _needed_in_words(rows: pd.DataFrame) -> pd.DataFrame:
-    """Write the labels needed and their interval into one cell, which is easier to read."""
+    """Return a summary in which one cell has the labels needed and their interval."""
     from causalbald.metrics import LabelsNeeded
 
     three = zip(rows["needed"], rows.pop("needed_lower"), rows.pop("needed_upper"), strict=True)
@@ -220,11 +242,16 @@ def _needed_in_words(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in rows.to_dict("records")]
+    """Return the rows of a table as dicts whose keys are text."""
+    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
 
 
 def read_trials(folders: list[Path], chosen: dict[str, Names]) -> pd.DataFrame:
-    """Return the trials in some folders, only those of the names chosen; one that is in several of them counts once."""
+    """Return the fits of the trials in some folders; a trial that is in several folders counts once.
+
+    ``chosen`` has the names to keep for a column, None for all. InputError is raised for a folder or name that does
+    not exist, and if nothing is left.
+    """
     import pandas as pd
 
     from causalbald.experiments import Store
@@ -250,6 +277,7 @@ def read_trials(folders: list[Path], chosen: dict[str, Names]) -> pd.DataFrame:
 
 
 def _columns(rows: pd.DataFrame, names: str | None) -> pd.DataFrame:
+    """Return the columns that --columns names, all by default."""
     chosen = list(rows.columns) if names is None else [name.strip() for name in names.split(",")]
     for name in chosen:
         if name not in rows:
@@ -258,20 +286,19 @@ def _columns(rows: pd.DataFrame, names: str | None) -> pd.DataFrame:
 
 
 def _with_interval(row: dict[str, Any]) -> dict[str, Any]:
-    """Write an interval into the cell of its estimate, which is easier to read."""
+    """Return a row of a summary in which one cell has the difference and its interval."""
     if not {"difference", "lower", "upper"} <= set(row):
         return row
-    middle, lower, upper = row["difference"], row["lower"], row["upper"]
-    interval = "" if lower != lower else f" [{lower:.3g}, {upper:.3g}]"
-    text = "" if middle != middle else f"{middle:.3g}{interval}"
-    return {k: text if k == "difference" else v for k, v in row.items() if k not in ("lower", "upper")}
+    text = estimate(row["difference"], row["lower"], row["upper"], form=IN_TABLE)
+    cells = {name: value for name, value in row.items() if name not in ("lower", "upper")}
+    return cells | {"difference": text}
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
+    """Return rows as a Markdown table."""
+
     def cell(value: Any) -> str:
-        if isinstance(value, float):
-            return "" if value != value else f"{value:.3g}"
-        return "" if value is None else str(value)
+        return rounded(value) if value is None or isinstance(value, float) else str(value)
 
     lines = [list(rows[0]), ["---"] * len(rows[0]), *([cell(v) for v in row.values()] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -279,11 +306,11 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
 
 @app.command(epilog="Example: causalbald pack results/synthetic")
 def pack(folder: Folder) -> None:
-    """Turn the single files of finished trials into a few small CSV tables, to be kept under version control.
+    """Turn the files of finished trials into a few small CSV tables, to keep under version control.
 
-    Tables read the same, to five digits, and `causalbald run` goes on with the folder. Whom a trial acquired, from
-    which some figures are drawn, is kept for the first seed only.
+    The tables read the same, to five digits, and `causalbald run` goes on with the folder. The units that a trial
+    measured, from which some figures are drawn, are kept for the first seed only.
     """
     from causalbald.experiments import Store
 
-    stderr.print(f"{Store(folder).pack()} trials packed into {escape(str(folder / 'tables'))}")
+    say(f"{Store(folder).pack()} trials packed into {folder / 'tables'}")

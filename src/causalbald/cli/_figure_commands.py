@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from rich.markup import escape
 
 from causalbald._files import check_place
-from causalbald.cli._experiments import Names, read_trials, use_data_dir
-from causalbald.cli._output import progress_bar, save_figure, stderr
+from causalbald.cli._experiments import read_trials
+from causalbald.cli._options import FOLDERS_HELP, DataDir, TrialFilter, grouped, use_data_dir
+from causalbald.cli._output import progress_bar, save_figure, say
 from causalbald.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-_SUFFIXES = (".svg", ".png", ".pdf")
-_LABELS = {
+PICTURES = (".svg", ".png", ".pdf")
+"""What the name of a picture may end with."""
+AXIS_LABELS = {
     "pehe": "error of estimated effects (√PEHE)",
     "ate_error": "error of the average effect",
     "policy_regret": "effect lost by treating the wrong people",
@@ -32,33 +33,48 @@ _LABELS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class FigureOptions:
+    """What single kinds of figures take."""
+
+    step: Annotated[
+        int | None, typer.Option(help="Draw the state after this many batches, or all batches up to it.", min=0)
+    ] = None
+    every: Annotated[int, typer.Option(help="evolution: draw one step in this many, and always the last.", min=1)] = 1
+    error: Annotated[str, typer.Option(help="convergence, paired: pehe, ate_error, policy_regret, ...")] = "pehe"
+    baseline: Annotated[str, typer.Option(help="paired: the acquisition function that others are compared with.")] = (
+        "random"
+    )
+
+
 @dataclass(frozen=True)
 class _Request:
-    """What is asked for; ``names`` are those of data sets, models, tracks and acquisition functions."""
+    """What figure to draw, of which trials, into which file."""
 
     kind: str
     folders: list[Path]
     output: Path
-    names: dict[str, Any]
+    chosen: TrialFilter
+    options: FigureOptions
     seeds: list[int]
-    step: int | None
-    every: int
-    error: str
-    baseline: str
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _FinishedTrial:
+    """A trial, its data, and what it measured."""
+
     spec: TrialSpec
     benchmark: Benchmark
     acquired: list[list[int]]
-    """Positions measured before each fit."""
+    """The positions measured before each fit."""
 
     @property
     def positions(self) -> list[int]:
-        return [p for batch in self.acquired for p in batch]
+        """All positions that were measured."""
+        return [position for batch in self.acquired for position in batch]
 
     def fit(self, positions: Any) -> Any:
+        """Return the trial's model, fitted again on the outcomes of some units."""
         from causalbald.paper import refit
 
         template, free = self.spec.load_model(), self.spec.track == "paper"
@@ -66,13 +82,11 @@ class _Trial:
 
 
 def _check_output(request: _Request) -> None:
-    """Fail before the work, not after it."""
+    """Refuse, before the work, a file that cannot be written or does not fit the kind of figure."""
     check_place(request.output)
-    allowed = (".gif",) if request.kind == "evolution" else _SUFFIXES
+    allowed = (".gif",) if request.kind == "evolution" else PICTURES
     if request.output.suffix not in allowed:
-        what = (
-            "an animation is a GIF" if request.kind == "evolution" else "only `evolution` is animated, others are not"
-        )
+        what = "an animation is a GIF" if request.kind == "evolution" else "only `evolution` is animated"
         raise InputError(
             f"cannot write figure {request.kind} as {request.output.name!r} ({what}): "
             f"choose a name that ends with {' or '.join(allowed)}."
@@ -80,14 +94,16 @@ def _check_output(request: _Request) -> None:
 
 
 def _observational(request: _Request) -> None:
+    """Draw figure ``observational``."""
     from causalbald.datasets import load
     from causalbald.paper import observational
 
-    name = _only("dataset", request.names["dataset"] or ["synthetic"])
+    name = _only("dataset", request.chosen.dataset or ["synthetic"])
     save_figure(observational(load(name, _only("seed", request.seeds or [0])).pool), request.output)
 
 
 def _cmnist(request: _Request) -> None:
+    """Draw figure ``cmnist``."""
     from causalbald.datasets import load
     from causalbald.paper import digits
 
@@ -95,27 +111,32 @@ def _cmnist(request: _Request) -> None:
 
 
 def _convergence(request: _Request) -> None:
+    """Draw figure ``convergence``."""
     from causalbald.figures import convergence, paper_rows
 
-    table = _table_with_error(request)
-    label = _LABELS.get(request.error, request.error.replace("_", " "))
+    table, error = _fits_with_error(request), request.options.error
+    label = AXIS_LABELS.get(error, error.replace("_", " "))
     rows = paper_rows(table["acquisition"])
-    save_figure(convergence(table, error=request.error, label=label, rows=rows), request.output)
+    save_figure(convergence(table, error=error, label=label, rows=rows), request.output)
 
 
 def _paired(request: _Request) -> None:
+    """Draw figure ``paired``."""
     from causalbald.figures import paired
 
-    save_figure(paired(_table_with_error(request), baseline=request.baseline, error=request.error), request.output)
+    options = request.options
+    save_figure(paired(_fits_with_error(request), baseline=options.baseline, error=options.error), request.output)
 
 
 def _overlap(request: _Request) -> None:
+    """Draw figure ``overlap``."""
     from causalbald.figures import overlap
 
-    save_figure(overlap(_table(request)), request.output)
+    save_figure(overlap(_fits(request)), request.output)
 
 
 def _bias(request: _Request) -> None:
+    """Draw figure ``bias``, after fitting each trial's model again."""
     from causalbald.paper import MeasuredSet, bias
 
     trials = _trials(request, several_seeds=False)
@@ -130,20 +151,22 @@ def _bias(request: _Request) -> None:
 
 
 def _evolution(request: _Request) -> None:
+    """Draw the animation ``evolution``, after fitting the models of one or two trials again at each step."""
     from causalbald.paper import StudyHistory, evolution
 
     trials = _trials(request, several_seeds=False)
     if len(trials) > 2:
-        found = ", ".join(trial.spec.method for trial in trials)
-        raise InputError(f"choose one or two by --acquisition, there are {found}.")
+        names = ", ".join(trial.spec.method for trial in trials)
+        raise InputError(f"choose one or two by --acquisition, there are {names}.")
     studies = [StudyHistory(trial.spec.method, trial.acquired, trial.fit) for trial in trials]
     pool, title = trials[0].benchmark.pool, _title(trials)
     with progress_bar("fitting") as progress:
-        evolution(request.output, pool, studies, every=request.every, title=title, progress=progress)
-    stderr.print(f"Picture: {escape(str(request.output.resolve()))}", soft_wrap=True)
+        evolution(request.output, pool, studies, every=request.options.every, title=title, progress=progress)
+    say(f"Picture: {request.output.resolve()}")
 
 
 def _calibration(request: _Request) -> None:
+    """Draw figure ``calibration``, after fitting each trial's model again."""
     from causalbald.figures import PredictedEffects, calibration
 
     trials = _trials(request, several_seeds=True)
@@ -155,37 +178,42 @@ def _calibration(request: _Request) -> None:
                 PredictedEffects.of(name, trial.fit(trial.positions), trial.benchmark.test)
             )
             progress(k, len(trials))
-    drawn = calibration([PredictedEffects.pooled(own) for own in parts.values()])
+    drawn = calibration([PredictedEffects.pooled(seeds) for seeds in parts.values()])
     drawn.suptitle(_title(trials))
     save_figure(drawn, request.output)
 
 
-def _table(request: _Request) -> pd.DataFrame:
+def _fits(request: _Request) -> pd.DataFrame:
+    """Return the fits to draw, up to --step; InputError if no trials of a chosen name are left."""
     if not request.folders:
         raise InputError(f"figure {request.kind} needs DIR: name a folder that `causalbald run --out` has filled.")
-    chosen: dict[str, Any] = {**request.names, "seed": request.seeds}
-    table = read_trials(request.folders, chosen)
-    gone = [name for name in request.names["acquisition"] or [] if name not in set(table["acquisition"])]
+    chosen: dict[str, Any] = asdict(request.chosen) | {"seed": request.seeds}
+    table, step = read_trials(request.folders, chosen), request.options.step
+    gone = [name for name in request.chosen.acquisition or [] if name not in set(table["acquisition"])]
     if gone:
-        raise InputError(f"no trials of {gone[0]} are left: leave away --acquisition {gone[0]} or other conditions.")
-    return table if request.step is None else table[table["step"] <= request.step]
+        raise InputError(f"no trials of {gone[0]} are left: leave out --acquisition {gone[0]} or other conditions.")
+    return table if step is None else table[table["step"] <= step]
 
 
-def _table_with_error(request: _Request) -> pd.DataFrame:
+def _fits_with_error(request: _Request) -> pd.DataFrame:
+    """Return the fits to draw; InputError if they have no column of the error that --error names."""
     from causalbald.experiments._spec import NAMES
 
-    table = _table(request)
+    table, error = _fits(request), request.options.error
     columns = [c for c in table.columns if c not in (*NAMES, "key", "step", "labels")]
-    if request.error not in columns:
-        raise InputError(f"no error {request.error!r}: choose --error of {', '.join(columns)}.")
+    if error not in columns:
+        raise InputError(f"no error {error!r}: choose --error of {', '.join(columns)}.")
     return table
 
 
-def _trials(request: _Request, *, several_seeds: bool) -> list[_Trial]:
-    """Return one trial per acquisition function and seed, with what it had acquired up to the step asked for."""
+def _trials(request: _Request, *, several_seeds: bool) -> list[_FinishedTrial]:
+    """Return one trial for each acquisition function and seed, with what it had measured up to --step.
+
+    InputError is raised if the trials differ in anything else, or in the seed unless ``several_seeds``.
+    """
     from causalbald.experiments import Store
 
-    table = _table(request)
+    table = _fits(request)
     for column in ("dataset", "model", "track"):
         _only(column, table[column].unique())
     seeds = _seeds(table, request.seeds)
@@ -205,17 +233,19 @@ def _trials(request: _Request, *, several_seeds: bool) -> list[_Trial]:
         spec, store = homes[keys[0]]
         if spec.data_key not in benchmarks:
             benchmarks[spec.data_key] = spec.load()
-        trials.append(_Trial(spec, benchmarks[spec.data_key], _until(store.acquired(spec), request.step)))
+        trials.append(
+            _FinishedTrial(spec, benchmarks[spec.data_key], _until(store.acquired(spec), request.options.step))
+        )
     if len(benchmarks) > len(seeds):
         raise InputError("trials were run with different options of the data set: use a folder for each of them.")
     return trials
 
 
 def _seeds(table: pd.DataFrame, asked: list[int]) -> list[int]:
-    """Return the seeds asked for, which all functions must have, or else the first that all have."""
+    """Return the seeds in ``asked``, which all functions must have; if it is empty, the first seed that all have."""
     from causalbald.figures._convergence import common_seeds
 
-    common = common_seeds({str(name): own for name, own in table.groupby("acquisition", sort=False)})
+    common = common_seeds({str(name): fits for name, fits in table.groupby("acquisition", sort=False)})
     missing = sorted(set(asked) - set(common))
     if missing:
         raise InputError(
@@ -226,20 +256,22 @@ def _seeds(table: pd.DataFrame, asked: list[int]) -> list[int]:
 
 
 def _until(acquired: list[list[int]], step: int | None) -> list[list[int]]:
+    """Return the batches up to a step, all if it is None; InputError if the step is past the end."""
     if step is not None and step >= len(acquired):
         raise InputError(f"--step {step} is past the end: choose one of 0 to {len(acquired) - 1}.")
     return acquired if step is None else acquired[: step + 1]
 
 
 def _only(what: str, values: Any) -> Any:
-    """Return the only value there is."""
+    """Return the only value; InputError if there are several."""
     if len(values) > 1:
-        there = ", ".join(map(str, values))
-        raise InputError(f"this figure is of one {what}, but there are {there}: choose one by --{what}.")
+        names = ", ".join(map(str, values))
+        raise InputError(f"this figure is of one {what}, but there are {names}: choose one by --{what}.")
     return values[0]
 
 
-def _title(trials: list[_Trial]) -> str:
+def _title(trials: list[_FinishedTrial]) -> str:
+    """Return what the trials of a figure have in common."""
     spec = trials[0].spec
     seeds = list(dict.fromkeys(trial.spec.seed for trial in trials))
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"
@@ -247,6 +279,8 @@ def _title(trials: list[_Trial]) -> str:
 
 
 class _Kind(NamedTuple):
+    """A kind of figure: what it shows, an example for the help, and the function that draws it."""
+
     what: str
     example: str
     draw: Callable[[_Request], None]
@@ -258,22 +292,22 @@ KINDS = {
     ),
     "cmnist": _Kind("digits along their hidden coordinate", "-o digits.png --data-dir mnist", _cmnist),
     "bias": _Kind(
-        "density of the pool and of what was acquired, and the effect learned from it",
+        "density of the pool and of the measured units, and the effect learned from them",
         "runs/quick -o bias.svg --dataset synthetic --acquisition mu-bald --step 5",
         _bias,
     ),
     "convergence": _Kind(
-        "error against outcomes measured, against baselines and among BALDs",
+        "error against measured outcomes, compared with baselines and among BALDs",
         "runs/quick -o curves.svg",
         _convergence,
     ),
     "paired": _Kind(
-        "error of all methods as a share of one method's, seed by seed",
+        "error of each method as a share of the error of one method, seed by seed",
         "runs/quick -o paired.svg --baseline random",
         _paired,
     ),
     "evolution": _Kind(
-        "the picture of bias after each step, animated, for one or two acquisition functions",
+        "figure bias after each step, animated, for one or two acquisition functions",
         "runs/quick -o growth.gif --dataset synthetic --acquisition mu-rho-bald --every 2",
         _evolution,
     ),
@@ -283,7 +317,7 @@ KINDS = {
         _calibration,
     ),
     "overlap": _Kind(
-        "share of what was acquired that lies inside overlap, and share of treated",
+        "share of measured units inside the overlap, and share of treated units",
         "runs/quick -o overlap.pdf",
         _overlap,
     ),
@@ -291,36 +325,30 @@ KINDS = {
 _HELP = [
     "Draw a figure of a data set, or of the trials in DIR.",
     *(f"[bold]{name}[/]: {kind.what}." for name, kind in KINDS.items()),
-    "The first two need no DIR. bias, evolution and calibration fit the models again on what was acquired.",
+    "The first two need no DIR. bias, evolution and calibration fit the models again on what was measured.",
 ]
 _EXAMPLES = ["Examples:", *(f"causalbald figure {name} {kind.example}" for name, kind in KINDS.items())]
 
 
 @app.command(help="\n\n".join(_HELP), epilog="\n\n".join(_EXAMPLES))
+@grouped
 def figure(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Which figure: one of those above.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File: .svg, .png or .pdf; evolution: .gif.")],
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="DIR...", help="Folder that `causalbald run --out` has filled. Of several, all trials."),
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Which figure: one of the names above.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write: .svg, .png or .pdf; evolution: .gif.")],
+    chosen: TrialFilter,
+    options: FigureOptions,
+    folders: Annotated[list[Path] | None, typer.Argument(metavar="DIR...", help=FOLDERS_HELP)] = None,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(help="Only this seed. Repeatable. A figure of one seed takes the first by default."),
     ] = None,
-    dataset: Annotated[Names, typer.Option(help="Only this data set. Repeatable, like the next four.")] = None,
-    model: Annotated[Names, typer.Option(help="Only this model.")] = None,
-    track: Annotated[Names, typer.Option(help="Only this track.")] = None,
-    acquisition: Annotated[Names, typer.Option(help="Only this acquisition function.")] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Only this seed; where one is drawn, the first.")] = None,
-    step: Annotated[int | None, typer.Option(help="After this many batches, or up to there.", min=0)] = None,
-    every: Annotated[int, typer.Option(help="evolution: only each so-manyth step.", min=1)] = 1,
-    error: Annotated[str, typer.Option(help="convergence, paired: pehe, ate_error, policy_regret, ...")] = "pehe",
-    baseline: Annotated[str, typer.Option(help="paired: method that others are compared with.")] = "random",
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for cmnist.")] = None,
+    data_dir: DataDir = None,
 ) -> None:
     """Draw a figure."""
     if kind not in KINDS:
-        lines = "\n".join(f"  {name}: {known.what}" for name, known in KINDS.items())
+        lines = "\n".join(f"  {name}: {figure.what}" for name, figure in KINDS.items())
         raise InputError(f"unknown figure {kind!r}. There are:\n{lines}")
-    names = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
-    request = _Request(kind, folders or [], output, names, seed or [], step, every, error, baseline)
+    request = _Request(kind, folders or [], output, chosen, options, seed or [])
     _check_output(request)
     use_data_dir(data_dir)
     KINDS[kind].draw(request)

@@ -1,4 +1,4 @@
-"""What commands print: data on stdout (a table for people, JSON or CSV for programs), all else on stderr."""
+"""What commands print: data on stdout (a table for people, JSON or CSV for programs), everything else on stderr."""
 
 from __future__ import annotations
 
@@ -12,59 +12,68 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from causalbald._files import check_place, replacing
 from causalbald._spreadsheet import csv_writer, safe_cell
+from causalbald._words import printable, rounded, shortened
 from causalbald.errors import CausalBaldError, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-# Users' data may hold :smile:, which is to stay what it is.
+Row = Mapping[str, Any]
+MAX_HEADER, MAX_CELL = 60, 200
+"""How many characters of a column's name, and of a cell, a table on a terminal shows."""
+MAX_COLUMN_WIDTH = 16
+"""Up to this width, a column is at least as wide as the longest word of its name."""
+# Users' data may hold :smile:, which must not become an emoji.
 stderr = Console(stderr=True, emoji=False)
 
 
-def print_records(records: Sequence[Mapping[str, Any]], *, as_json: bool, title: str | None = None) -> None:
-    """Print rows as JSON, as a table on a terminal, and as CSV when piped."""
+def print_records(records: Sequence[Row], *, as_json: bool, title: str | None = None) -> None:
+    """Print rows to stdout: as JSON, as a table on a terminal, and as CSV if stdout is piped."""
     if as_json:
-        print_json([dict(r) for r in records])
+        print_json([dict(record) for record in records])
+        return
+    if sys.stdout.isatty():
+        draw_table(records, Console(), title=title)
         return
     columns = list(records[0]) if records else []
-    if not sys.stdout.isatty():
-        writer = csv_writer(sys.stdout)
-        writer.writerow([safe_cell(c) for c in columns])
-        writer.writerows([[safe_cell(_digits(record[c])) for c in columns] for record in records])
-        return
-    draw_table(records, Console(), title=title)
+    writer = csv_writer(sys.stdout)
+    writer.writerow([safe_cell(column) for column in columns])
+    writer.writerows([[safe_cell(_csv_value(record[column])) for column in columns] for record in records])
 
 
 def print_json(value: Any) -> None:
-    """Print plain values as JSON, which has no numbers that are missing or infinite."""
-    sys.stdout.write(json.dumps(_plain(value), indent=2, default=str) + "\n")
+    """Print plain values to stdout as JSON; numbers that JSON does not have (missing, infinite) become null."""
+    sys.stdout.write(json.dumps(_json_value(value), indent=2, default=str) + "\n")
 
 
 def print_table(
     table: pa.Table,
     *,
     as_json: bool,
-    readable: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    readable: Callable[[dict[str, Any]], Row] = dict,
     rows: int | None = None,
     last: bool = False,
 ) -> None:
-    """Print a table as JSON, as CSV that no spreadsheet runs when piped, or in part on a terminal.
+    """Print a table to stdout: as JSON, as CSV that no spreadsheet runs if stdout is piped, or in part on a terminal.
 
     Parameters
     ----------
     table : Table
+        What is printed.
     as_json : bool
+        Whether to print JSON.
     readable : function
-        What of a row is shown on a terminal.
+        Returns what a terminal shows of a row.
     rows : int, optional
-        How many rows are shown on a terminal, the ``last`` or the first ones; all by default.
+        How many rows a terminal shows; by default all.
+    last : bool
+        Whether a terminal shows the last rows instead of the first.
     """
     from causalbald.tables._reading import write_rows
 
@@ -83,7 +92,11 @@ def print_table(
 
 
 def write_table(table: pa.Table, output: Path, *sources: Path | None, hint: str = "") -> None:
-    """Write a table as the file's name asks for, no more open than ``sources``; ``hint`` is for the case it fails."""
+    """Write a table in the format that the file's name asks for.
+
+    The file is no more open than ``sources``, the files that the table comes from. If the file cannot be written,
+    CausalBaldError says why, followed by ``hint``.
+    """
     from causalbald.tables import _reading
 
     try:
@@ -92,27 +105,27 @@ def write_table(table: pa.Table, output: Path, *sources: Path | None, hint: str 
         raise CausalBaldError(f"cannot write {str(output)!r} ({error.strerror}).{hint}") from None
 
 
-def draw_table(records: Sequence[Mapping[str, Any]], console: Console, *, title: str | None = None) -> None:
-    """Draw rows for people."""
+def draw_table(records: Sequence[Row], console: Console, *, title: str | None = None) -> None:
+    """Draw rows as a table for people; nothing in the rows acts on the terminal."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in records[0] if records else []:
-        header = _short(printable(column.replace("_", " ")), 60)
-        numeric = all(_is_number(r[column]) for r in records)
-        width = min(16, max(map(len, header.split()), default=1))
+        header = shortened(printable(column.replace("_", " ")), MAX_HEADER)
+        numeric = all(_is_number(record[column]) for record in records)
+        width = min(MAX_COLUMN_WIDTH, max(map(len, header.split()), default=1))
         table.add_column(Text(header), justify="right" if numeric else "left", min_width=width)
     for record in records:
         table.add_row(*(Text(_cell(value)) for value in record.values()))
     console.print(table)
 
 
-def say(text: str) -> None:
-    """Print a line for people, in which nothing is markup."""
-    stderr.print(Text(printable(text)), soft_wrap=True)
+def say(text: str, style: str = "") -> None:
+    """Print a line for people to stderr, in a style of rich; nothing in the text is markup."""
+    stderr.print(Text(printable(text), style=style), soft_wrap=True)
 
 
-def printable(text: str) -> str:
-    """Return text that leaves the terminal alone: line breaks and other control characters are written out."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def say_error(kind: str, text: str) -> None:
+    """Print to stderr what went wrong, after a word in red such as ``error:``."""
+    stderr.print(Text.assemble((f"{kind}:", "bold red"), " ", text), soft_wrap=True)
 
 
 @contextmanager
@@ -124,7 +137,7 @@ def busy(what: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Draw a bar on stderr; yields a callback for (done, total)."""
+    """Draw a bar on stderr while work is going on; yields a function to call with (done, total)."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -141,55 +154,55 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def check_page(path: Path) -> None:
-    """Refuse a page that no browser would take for one, or that cannot be written, before the work."""
+    """Refuse, before the work, a page that cannot be written or whose name does not end with .html."""
     check_place(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"cannot write {path.name!r}: this is a page, choose a name that ends with .html.")
 
 
 def save_figure(figure: Figure, output: Path, *sources: Path | None) -> None:
-    """Write a figure in the format that the file name asks for, no more open than ``sources``."""
+    """Write a figure in the format that the file's name asks for, and print where it is.
+
+    The file is no more open than ``sources``, the files that the figure comes from.
+    """
     from causalbald.figures._style import house_style
 
-    known = sorted(figure.canvas.get_supported_filetypes())
+    formats = sorted(figure.canvas.get_supported_filetypes())
     kind = output.suffix.lstrip(".")
-    if kind not in known:
-        raise CausalBaldError(f"cannot write {output.name!r}: choose a name that ends with {', '.join(known)}.")
-    with house_style(), replacing(output, *sources) as beside:
-        figure.savefig(beside, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-    stderr.print(f"Picture: {escape(str(output.resolve()))}", soft_wrap=True)
+    if kind not in formats:
+        raise CausalBaldError(f"cannot write {output.name!r}: choose a name that ends with {', '.join(formats)}.")
+    with house_style(), replacing(output, *sources) as draft:
+        figure.savefig(draft, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    say(f"Picture: {output.resolve()}")
 
 
-def _digits(value: Any) -> Any:
-    """Return a float with six digits, which is as a rule more than it knows, and nothing for none."""
+def _csv_value(value: Any) -> Any:
+    """Return a value for CSV: numbers with six digits, and nothing for a missing value."""
     if value is None or value != value:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _cell(value: Any) -> str:
+    """Return a value for a table on a terminal; tiny numbers are shown as 0."""
     if value is None or value != value:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):
-        return _short(printable(str(value)), 200)
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if abs(value) >= 0.0005 else "0"
+        return shortened(printable(str(value)), MAX_CELL)
+    return rounded(value) if abs(value) >= 0.0005 else "0"
 
 
 def _is_number(value: Any) -> bool:
+    """Whether a cell belongs into a column that is aligned to the right."""
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
-def _short(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
-
-
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
+    """Return a value, and everything in it, as JSON has it."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(key): _json_value(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [_json_value(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causalbald.cli import _campaign_words as table
-from causalbald.cli._campaign_options import Json, check_output, filled_in, require_ours, table_at
+from causalbald._choices import BatchRule
+from causalbald.cli import _table_options as table
+from causalbald.cli._campaign_options import check_output, filled_in, require_ours, table_at
+from causalbald.cli._options import BackendOptions, Json, grouped
 from causalbald.cli._output import busy, print_json, print_table, progress_bar, say, write_table
 from causalbald.errors import InputError
 
@@ -21,115 +22,100 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-class Batch(StrEnum):
-    """How a batch follows from scores."""
+@dataclass(frozen=True, kw_only=True)
+class PoolOptions(table.ColumnOptions):
+    """What `choose` and `score` take about a pool on disk and what was measured in it."""
 
-    AUTO = "auto"
-    GREEDY = "greedy"
-    SOFTMAX = "softmax"
-
-
-class Backend(StrEnum):
-    """Where scores are computed."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-_TABLE, _CHOICE, _WHERE = "The table", "How people are chosen", "Where it runs"
-Pool = Annotated[
-    Path,
-    typer.Argument(metavar="POOL", help="Everyone who might be measured: a Parquet file, or a folder of them."),
-]
-Measured = Annotated[
-    list[Path],
-    typer.Option(
-        metavar="FILE",
-        help="CSV, Parquet or Excel table with ids and outcomes; people without an outcome count as asked for and not "
-        "measured yet. Repeatable.",
-        rich_help_panel=_TABLE,
-    ),
-]
-Outcome = Annotated[
-    str, typer.Option(metavar="COLUMN", help="What is measured, in the tables of --measured.", rich_help_panel=_TABLE)
-]
-Model = Annotated[str, typer.Option(metavar="NAME", help="One of `causalbald models`.", rich_help_panel=_CHOICE)]
-Worthwhile = Annotated[
-    float,
-    typer.Option(
-        metavar="NUMBER",
-        help="Effect from which on treating is worth it, for regret.",
-        rich_help_panel=_CHOICE,
-    ),
-]
-Where = Annotated[
-    Backend, typer.Option(help="The cores of this machine, or a Ray cluster (Ray Data).", rich_help_panel=_WHERE)
-]
-RayAddress = Annotated[
-    str | None, typer.Option(help="Of a Ray cluster; default: one is started here.", rich_help_panel=_WHERE)
-]
+    pool: Annotated[
+        Path,
+        typer.Argument(metavar="POOL", help="Everyone who might be measured: a Parquet file, or a folder of them."),
+    ]
+    measured: Annotated[
+        list[Path],
+        typer.Option(
+            metavar="FILE",
+            help="CSV, Parquet or Excel table with ids and outcomes. A person without an outcome counts as asked for, "
+            "but not measured yet. Repeatable.",
+            rich_help_panel=table.TABLE,
+        ),
+    ]
+    outcome: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN", help="What is measured: a column of the --measured tables.", rich_help_panel=table.TABLE
+        ),
+    ]
+    weight: table.Weight = None
+    worthwhile: Annotated[
+        float,
+        typer.Option(
+            metavar="NUMBER",
+            help="The effect above which the treatment is worth it, for acquisition function regret.",
+            rich_help_panel=table.CHOICE,
+        ),
+    ] = 0.0
+    model: table.Model = "gp"
+    acquisition: table.Acquisition = "default"
+    seed: table.Seed = 0
 
 
 @app.command(
     epilog="Example: causalbald choose people.parquet --measured results.csv --id patient --treatment drug "
     "--control placebo --outcome cd4 -n 100 -o batch.csv"
 )
+@grouped
 def choose(
-    pool: Pool,
-    measured: Measured,
-    id_: table.Id,
-    treatment: table.Treatment,
-    outcome: Outcome,
-    control: table.Control = None,
-    covariate: table.Covariate = None,
-    exclude: table.Exclude = None,
-    categorical: table.Categorical = None,
-    numeric: table.Numeric = None,
-    weight: table.Weight = None,
-    worthwhile: Worthwhile = 0.0,
-    n: Annotated[int, typer.Option("-n", help="People to choose.", min=1, rich_help_panel=_CHOICE)] = 100,
-    model: Model = "gp",
-    acquisition: table.Acquisition = "default",
+    options: PoolOptions,
+    where: BackendOptions,
+    n: Annotated[int, typer.Option("-n", help="How many people to choose.", min=1, rich_help_panel=table.CHOICE)] = 100,
     batch: Annotated[
-        Batch, typer.Option(help="greedy: each after those before it; softmax: by score.", rich_help_panel=_CHOICE)
-    ] = Batch.AUTO,
+        BatchRule,
+        typer.Option(
+            help="greedy: one person after another, given those before; softmax: drawn by score; auto: greedy if the "
+            "model knows how people are related.",
+            rich_help_panel=table.CHOICE,
+        ),
+    ] = "auto",
     temperature: Annotated[
         float | None,
         typer.Option(
-            help="Of the softmax, 0 for the highest scores; default: the function's own.", rich_help_panel=_CHOICE
+            help="How random softmax is: 0 takes the highest scores. By default the acquisition function decides.",
+            rich_help_panel=table.CHOICE,
         ),
     ] = None,
-    seed: table.Seed = 0,
-    backend: Where = Backend.LOCAL,
-    ray_address: RayAddress = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a .csv or .parquet file, to fill in.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Choose whom to measure next from a pool on disk, larger than memory, in one go and without a campaign.
+    """Choose whom to measure next from a pool on disk, larger than memory, at once and without a campaign.
 
-    The pool is read a part at a time. The batch is the one that would be chosen in memory. Its table has an empty
-    column for the outcome: filled in, it is one more table for --measured.
+    The pool is read in parts. The batch is the batch that would be chosen in memory. Its table has an empty column for
+    the outcome: fill it in, and add the table with --measured.
     """
     import pyarrow as pa
 
-    check_output(output)
+    from causalbald._validation import check_number
     from causalbald.pools._round import OWN_COLUMNS
 
-    round_ = _round(locals(), [id_, treatment, *OWN_COLUMNS])
+    check_output(output)
+    if temperature is not None:
+        check_number(temperature, "temperature", low=0.0)
+    round_ = _open_round(options, where, output, [options.id, options.treatment, *OWN_COLUMNS])
     round_.check_size(n)
     with busy("fitting"):
-        round_.rule(batch.value)
-    scores = _scores(round_, locals())
+        round_.rule(batch)
+    scores = _scores(round_, options.acquisition, where)
     with progress_bar("choosing") as picked:
-        found = round_.choose(n, acquisition, batch=batch.value, temperature=temperature, scores=scores, picked=picked)
-    form = found.append_column(outcome, pa.nulls(len(found), pa.float64()))
+        chosen = round_.choose(
+            n, options.acquisition, batch=batch, temperature=temperature, scores=scores, picked=picked
+        )
+    form = chosen.append_column(options.outcome, pa.nulls(len(chosen), pa.float64()))
     if output is not None:
         write_table(form, output, *round_.pool.files.paths)
-        say(f"{len(found)} people in {output}. Fill in column {outcome!r}, and give it to --measured, too.")
+        say(f"{len(chosen)} people are in {output}. Fill in column {options.outcome!r}, and add it with --measured.")
     if as_json:
-        print_json(found.to_pylist())
+        print_json(chosen.to_pylist())
     elif output is None:
         print_table(form, as_json=False)
 
@@ -138,122 +124,120 @@ def choose(
     epilog="Example: causalbald score people.parquet --measured results.csv --id patient --treatment drug "
     "--control placebo --outcome cd4 -o scores.parquet"
 )
+@grouped
 def score(
-    pool: Pool,
-    measured: Measured,
-    id_: table.Id,
-    treatment: table.Treatment,
-    outcome: Outcome,
+    options: PoolOptions,
+    where: BackendOptions,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Parquet file to write.")],
-    control: table.Control = None,
-    covariate: table.Covariate = None,
-    exclude: table.Exclude = None,
-    categorical: table.Categorical = None,
-    numeric: table.Numeric = None,
-    weight: table.Weight = None,
-    worthwhile: Worthwhile = 0.0,
-    model: Model = "gp",
-    acquisition: table.Acquisition = "default",
-    seed: table.Seed = 0,
-    backend: Where = Backend.LOCAL,
-    ray_address: RayAddress = None,
     as_json: Json = False,
 ) -> None:
-    """Score everyone in a pool on disk, larger than memory: the log of how important it would be to measure them."""
+    """Score everyone in a pool on disk, larger than memory: the log of how important it is to measure each person."""
     from causalbald.pools._round import check_scores_file
 
     check_scores_file(output)
-    round_ = _round(locals(), [id_, "score"])
-    scores = _scores(round_, locals())
+    round_ = _open_round(options, where, output, [options.id, "score"])
+    scores = _scores(round_, options.acquisition, where)
     round_.save_scores(scores, output)
     say(f"{len(scores):,} scores are in {output}.")
     if as_json:
         best = float(scores.max())
-        print_json({"units": len(scores), "acquisition": acquisition, "highest": best, "output": str(output)})
+        summary = {"units": len(scores), "acquisition": options.acquisition, "highest": best, "output": str(output)}
+        print_json(summary)
 
 
-def _check_names(given: Mapping[str, Any]) -> None:
-    """Find misspelt names, and a cluster that is not there, before a large pool is read."""
+def _open_round(options: PoolOptions, where: BackendOptions, output: Path | None, columns: list[str]) -> ParquetRound:
+    """Return the round on the pool and the tables of the options; its model is not fitted yet.
+
+    Called by `choose` and `score`, which write these ``columns`` to ``output``. Mistakes are found before the pool is
+    read; then the pool is described to the user.
+    """
+    _check_names(options, where)
+    _protect(output, options, columns)
+    # A weight is no covariate, unless it is named as one.
+    weight = [options.weight] if options.weight and options.weight not in (options.covariate or []) else []
+    with busy(f"reading {options.pool.name}"):
+        from causalbald.pools import ParquetPool, ParquetRound
+        from causalbald.pools._files import ParquetFiles
+
+        if options.weight is not None:
+            ParquetFiles(options.pool).require(options.weight, "weight")
+        pool = ParquetPool(
+            options.pool,
+            id=options.id,
+            treatment=options.treatment,
+            control=options.control,
+            covariates=options.covariate,
+            exclude=[*(options.exclude or []), *weight],
+            kinds=options.kinds(),
+        )
+        round_ = ParquetRound(
+            pool,
+            options.measured,
+            outcome=options.outcome,
+            model=options.model,
+            weight=options.weight,
+            worthwhile=options.worthwhile,
+            seed=options.seed,
+        )
+    numbers = sum(len(column.features) for column in pool.columns)
+    say(
+        f"{pool.name}: {len(pool):,} people, {len(pool.columns)} covariates as {numbers} numbers; "
+        f"{len(round_.measured):,} are measured, {len(round_.pending):,} asked for."
+    )
+    useless = [f"{column.column} ({column.note})" for column in pool.described if column.use == "left out"]
+    if useless:
+        say(f"Left out: {', '.join(useless)}.")
+    return round_
+
+
+def _check_names(options: PoolOptions, where: BackendOptions) -> None:
+    """Raise InputError, before a large pool is read, for unknown names and options that contradict each other."""
     from causalbald import acquisition, models
-    from causalbald._validation import check_number
     from causalbald._workers import check_address
     from causalbald.pools._round import check_on_disk
 
-    if given["backend"] is Backend.RAY:
-        check_address(given["ray_address"])
-    elif given["ray_address"] is not None:
+    if where.backend == "ray":
+        check_address(where.ray_address)
+    elif where.ray_address is not None:
         raise InputError("--ray-address names a Ray cluster: add --backend ray, or leave it out.")
-    function = acquisition.load(given["acquisition"])
+    function = acquisition.load(options.acquisition)
     check_on_disk(function)
-    if function.pointwise and (given["weight"] is not None or given["worthwhile"]):
+    if function.pointwise and (options.weight is not None or options.worthwhile):
         raise InputError(
             f"acquisition {function.name!r} asks neither who matters nor what is worthwhile: take a targeted one, such "
             "as tau-vr or regret, or leave --weight and --worthwhile out."
         )
-    models.load(given["model"])
-    if given.get("temperature") is not None:
-        check_number(given["temperature"], "temperature", low=0.0)
+    models.load(options.model)
 
 
-def _protect(output: Path | None, given: Mapping[str, Any], columns: list[str]) -> None:
-    """Refuse to write where it would destroy what is read, what somebody has filled in, or a table of the user's."""
+def _protect(output: Path | None, options: PoolOptions, columns: list[str]) -> None:
+    """Raise InputError if ``output`` is read by this command, holds outcomes or a batch, or is the user's own table."""
     from causalbald.pools._round import OWN_COLUMNS
 
     if output is None:
         return
     target = output.resolve()
-    if target in [p.resolve() for p in given["measured"]] or given["pool"].resolve() in (target, *target.parents):
+    measured = [path.resolve() for path in options.measured]
+    if target in measured or options.pool.resolve() in (target, *target.parents):
         raise InputError(f"{str(output)!r} is read by this command, or lies in the pool: choose another --output.")
-    if (table := table_at(target)) is None:
+    if (old := table_at(target)) is None:
         return
-    if count := filled_in(table, given["outcome"]):
+    if count := filled_in(old.data, options.outcome):
         raise InputError(
             f"{str(output)!r} holds {count} outcomes: give it to --measured and choose another --output, or delete it."
         )
-    batch = [given["id_"], given["treatment"], *OWN_COLUMNS, given["outcome"]]
-    require_ours(table, output, columns, batch)
-    if table.column_names == batch:
+    batch = [options.id, options.treatment, *OWN_COLUMNS, options.outcome]
+    require_ours(old.data, output, columns, batch)
+    if old.data.column_names == batch:
         raise InputError(
             f"{str(output)!r} holds people who may have been asked for: give it to --measured and choose another "
             "--output, or delete it."
         )
 
 
-def _round(given: Mapping[str, Any], columns: list[str]) -> ParquetRound:
-    """Open the pool and the tables, from the options of a command by name, which writes these ``columns``."""
-    _check_names(given)
-    _protect(given["output"], given, columns)
-    with busy(f"reading {given['pool'].name}"):
-        from causalbald.pools import ParquetPool, ParquetRound
-        from causalbald.pools._files import ParquetFiles
-
-        if given["weight"] is not None:
-            ParquetFiles(given["pool"]).require(given["weight"], "weight")
-        pool = ParquetPool(
-            given["pool"],
-            id=given["id_"],
-            treatment=given["treatment"],
-            control=given["control"],
-            covariates=given["covariate"],
-            exclude=[*(given["exclude"] or []), *({given["weight"]} - {None, *(given["covariate"] or [])})],
-            kinds=table.kinds(given),
-        )
-        names = ("outcome", "model", "weight", "worthwhile", "seed")
-        found = ParquetRound(pool, given["measured"], **{name: given[name] for name in names})
-    numbers = sum(len(c.features) for c in pool.columns)
-    say(
-        f"{pool.name}: {len(pool):,} people, {len(pool.columns)} covariates as {numbers} numbers; "
-        f"{len(found.measured):,} are measured, {len(found.pending):,} asked for."
-    )
-    useless = [f"{d.column} ({d.note})" for d in pool.described if d.use == "left out"]
-    if useless:
-        say(f"Left out: {', '.join(useless)}.")
-    return found
-
-
-def _scores(round_: ParquetRound, given: Mapping[str, Any]) -> Array:
+def _scores(round_: ParquetRound, acquisition: str, where: BackendOptions) -> Array:
+    """Return the score of each unit of the pool, after fitting the model; shows how far the work is."""
     with busy("fitting"):
-        _ = round_.model  # fitted when it is first asked for
+        _ = round_.model  # it is fitted when it is first read
     with progress_bar("scoring") as progress:
-        options = {"backend": given["backend"].value, "ray_address": given["ray_address"], "progress": progress}
-        return round_.scores(given["acquisition"], **options)
+        return round_.scores(acquisition, backend=where.backend, ray_address=where.ray_address, progress=progress)

@@ -3,69 +3,70 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from causalbald.cli._experiments import use_data_dir
+from causalbald.cli._options import DataDir, Json, grouped, use_data_dir
 from causalbald.cli._output import print_records, progress_bar, stderr
 from causalbald.errors import InputError
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command(epilog="Example: causalbald tune --dataset ihdp --model due --trials 100")(tune)
+    """Add the command to the program; called once by ``_app``."""
+    app.command(epilog="Example: causalbald tune --dataset ihdp --model due --trials 100")(grouped(tune))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What is searched and where it is kept; the names are those of ``paper.tune``."""
+
+    model: Annotated[str, typer.Option(help="due or ensemble.")] = "due"
+    labels: Annotated[
+        int | None, typer.Option(help="How many units of the pool to train on; by default it depends on the data set.")
+    ] = None
+    trials: Annotated[int, typer.Option(help="How many trials the study has in the end, including earlier ones.")] = 50
+    storage: Annotated[
+        str, typer.Option(help="Database that keeps the study. Workers with the same database share a study.")
+    ] = "sqlite:///causalbald-tuning.db"
+    study_name: Annotated[
+        str | None, typer.Option(help="By default made of model, data set, labels and data seed.")
+    ] = None
+    seed: Annotated[int, typer.Option(help="Starts the random draws of candidates.", min=0)] = 0
+    data_seed: Annotated[int, typer.Option(help="Starts the random draws of data, labels and weights.", min=0)] = 1331
 
 
 def tune(
+    search: SearchOptions,
     dataset: Annotated[str, typer.Option(help="One of `causalbald datasets`.")] = "synthetic",
-    model: Annotated[str, typer.Option(help="due or ensemble.")] = "due",
-    labels: Annotated[int | None, typer.Option(help="Units of the pool to train on; default: by data set.")] = None,
-    trials: Annotated[int, typer.Option(help="Trials the study is to have in the end, old ones included.")] = 50,
     option: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE of the model, fixed instead of searched. Repeatable.")
     ] = None,
-    storage: Annotated[
-        str, typer.Option(help="Database that keeps the study; all workers give the same.")
-    ] = "sqlite:///causalbald-tuning.db",
-    study_name: Annotated[str | None, typer.Option(help="Default: model, data set, labels and data seed.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the candidates.", min=0)] = 0,
-    data_seed: Annotated[int, typer.Option(help="Of the data, the labels and the weights.", min=0)] = 1331,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with the MNIST files, for cmnist.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    data_dir: DataDir = None,
+    as_json: Json = False,
 ) -> None:
     """Search for a deep model's hyper-parameters in the paper's spaces. Started again, it does what is missing."""
-    from dataclasses import asdict
-
     from causalbald import datasets
     from causalbald.paper import _tuning
 
     use_data_dir(data_dir)
+    fixed = dict(_parsed(text) for text in option or [])
     with progress_bar("tuning") as progress:
-        found = _tuning.tune(
-            datasets.load(dataset, data_seed),
-            model=model,
-            labels=labels,
-            trials=trials,
-            seed=seed,
-            data_seed=data_seed,
-            options=dict(_parsed(text) for text in option or []),
-            storage=storage,
-            study_name=study_name,
-            progress=progress,
-        )
+        benchmark = datasets.load(dataset, search.data_seed)
+        result = _tuning.tune(benchmark, **asdict(search), options=fixed, progress=progress)
     if as_json:
-        print_records([{**asdict(found), "toml": found.toml()}], as_json=True)
+        print_records([{**asdict(result), "toml": result.toml()}], as_json=True)
         return
-    rows = [{"option": name, "value": str(value)} for name, value in found.options.items()]
-    print_records(rows, as_json=False, title=f"{found.study}: {found.score:.4f} nats per validation label")
-    ends = f"{found.complete} trials complete, {found.pruned} stopped early, {found.failed} failed"
-    stderr.print(f"{ends}. For the TOML file of an experiment:\n\n{escape(found.toml())}", soft_wrap=True)
+    rows = [{"option": name, "value": str(value)} for name, value in result.options.items()]
+    print_records(rows, as_json=False, title=f"{result.study}: {result.score:.4f} nats per validation label")
+    ends = f"{result.complete} trials complete, {result.pruned} stopped early, {result.failed} failed"
+    stderr.print(f"{ends}. For the TOML file of an experiment:\n\n{escape(result.toml())}", soft_wrap=True)
 
 
 def _parsed(text: str) -> tuple[str, Any]:
+    """Return name and value of an --option, the value as TOML reads it, or else as text."""
     name, separator, value = text.partition("=")
     if not separator:
         raise InputError(f"--option {text!r} is not NAME=VALUE: write for example --option max_epochs=20.")

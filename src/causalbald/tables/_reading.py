@@ -44,7 +44,12 @@ class TableIn:
 
 
 def read_table(source: Any, *, text: Sequence[str] = ()) -> TableIn:
-    """Return a table from a path or from any DataFrame; columns named in ``text`` are read as they are written."""
+    """Return a table from a path or from any DataFrame; columns named in ``text`` are read as they are written.
+
+    A :class:`TableIn`, which was read before, is returned as it is.
+    """
+    if isinstance(source, TableIn):
+        return source
     for name in text:
         check_text(name, "the name of a column")
     table = _read_file(Path(source), text) if isinstance(source, (str, Path)) else _read_frame(source)
