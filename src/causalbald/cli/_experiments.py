@@ -211,7 +211,6 @@ def table(
     wins is the share of seeds whose curve lies below the baseline's on average; difference is by how much, with a
     95 % interval.
     """
-    from causalbald.experiments import summarise
     from causalbald.experiments._plan import parse_seeds
 
     fits = read_trials(folders, asdict(chosen))
