@@ -153,7 +153,7 @@ def test_other_settings_need_another_folder(folder: str) -> None:
 
 
 def test_names_that_are_not_in_the_folder(folder: str) -> None:
-    with pytest.raises(CausalBaldError, match=r"no trials of 'foo' to compare with\. There are those of 'random'"):
+    with pytest.raises(CausalBaldError, match=r"no trials of 'foo' to compare with\. There are trials of 'random'"):
         CliRunner().invoke(app, ["table", folder, "--baseline", "foo"], catch_exceptions=False)
     with pytest.raises(CausalBaldError, match=r"no trials with model 'due'\. There are: gp"):
         CliRunner().invoke(app, ["table", folder, "--model", "due"], catch_exceptions=False)
