@@ -408,7 +408,7 @@ def test_trials_that_cannot_be_drawn_together(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not all acquisition functions have seed 1: leave some out"):
         command("calibration", store.folder, "-o", tmp_path / "a.svg", "--seed", 1, "--seed", 0)
     both_at_1 = ("--seed", 1, "--acquisition", "mu-bald", "--acquisition", "random")
-    with pytest.raises(InputError, match="no trials of mu-bald are left: leave away --acquisition mu-bald"):
+    with pytest.raises(InputError, match="no trials of mu-bald are left: leave out --acquisition mu-bald"):
         command("overlap", store.folder, "-o", tmp_path / "a.svg", *both_at_1)
     store.folder.joinpath("planned.json").unlink()
     with pytest.raises(InputError, match=r"lacks (random|mu-bald), seed 0: run it again"):
