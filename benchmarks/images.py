@@ -49,7 +49,7 @@ def one_by_one(
     free = None if validation is None else LabelSet(*validation)
     bought, held = model._prepare(LabelSet(known.y, known.t, known.x), data.pool.x, free)
     members = model.members or 0
-    study = model._study(bought, held, members)
+    study = model._member_labels(bought, held, members)
     for m in range(members):
         path = parts / f"member-{m}.npz"
         if not path.exists():

@@ -81,7 +81,7 @@ def at_once(dataset: str, labels: int, seed: int) -> dict[str, Any]:
     model = TarnetEnsemble.preset(dataset, random_state=seed)
     seconds, error = fit(model, data, known, free=False)
     bought, _ = model._prepare(LabelSet(known.y, known.t, known.x), data.pool.x, None)
-    study = model._study(bought, None, 5)
+    study = model._member_labels(bought, None, 5)
     started = perf_counter()
     for m in range(5):
         model._train(study.of_member(m), model._streams("member", 5).of_member(m))

@@ -13,8 +13,8 @@ from scipy.stats import norm
 from torch import Tensor
 
 from causalbald.models._cross_belief import ProcessCrossBelief
-from causalbald.models._due import _NOISY
 from causalbald.models._evidence import log_evidence
+from causalbald.models._member_beliefs import MIN_NOISE_SHARE
 from causalbald.models._nn.deep_kernel import DeepKernel, MemberKernel
 from causalbald.models._nn.encoders import Architecture
 from causalbald.models._nn.kernels import KERNELS
@@ -48,7 +48,7 @@ def labels() -> LabelTensors:
 def make_network(labels: LabelTensors, kernel: str) -> DeepKernel:
     architecture = Architecture(hidden=8, depth=2, slope=-1.0, dropout=0.0, coefficient=0.95)
     network = DeepKernel((3,), architecture, RandomStreams([3]), kernel)
-    network.start_at(labels.x[None])
+    network.initialise(labels.x[None])
     with torch.no_grad():
         network.log_variance.fill_(0.4)
         network.means.copy_(torch.tensor([[0.3, -0.2]]))
@@ -120,7 +120,7 @@ def make_bound(labels: LabelTensors, name: str, *, binary: bool = False) -> tupl
 def test_variational_bound(labels: LabelTensors, name: str) -> None:
     bound, oracle = make_bound(labels, name)
     whole = LabelTensors(labels.x[None], labels.t[None], labels.y[None])
-    ours = (bound.expected(whole).mean(1) - bound.divergence() / N).item()
+    ours = (bound.expected_log_likelihood(whole).mean(1) - bound.divergence() / N).item()
     noise = bound.network.noise(whole.t)[0].detach().double()
     residual = (labels.y - bound.network.mean(whole.t)[0]).detach().double()
     likelihood = gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise)
@@ -198,7 +198,7 @@ def test_single_precision_costs_less_than_a_hundredth_where_it_is_taken(lengthsc
     rng = np.random.default_rng(0)
     x, t = torch.as_tensor(rng.normal(size=(400, 5))), torch.as_tensor(np.arange(400) % 2)
     one = torch.ones((), dtype=torch.float64)
-    noise = torch.full((2,), _NOISY, dtype=torch.float64)
+    noise = torch.full((2,), MIN_NOISE_SHARE, dtype=torch.float64)
     kernel = MemberKernel("matern32", lengthscale * one, one, one, torch.zeros_like(noise), noise)
     y, units = x[:, 0] + t, torch.cat([x[:50] + 1e-3, torch.as_tensor(rng.normal(size=(200, 5)))])
     exact = Single.of(kernel, x, t, y)

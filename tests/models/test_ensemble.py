@@ -60,17 +60,17 @@ def train_members(seeds: list[int], rows: list[tuple[Any, Any]], labels: LabelTe
     network = Tarnet((3,), Architecture(16, 2, -1.0, 0.2, 0.95), streams, head.outputs)
     cpu = torch.device("cpu")
     study = MemberLabels(
-        labels, MemberRows.of([r for r, _ in rows], cpu), labels, MemberRows.of([h for _, h in rows], cpu)
+        labels, MemberRows.padded([r for r, _ in rows], cpu), labels, MemberRows.padded([h for _, h in rows], cpu)
     )
 
     def score(part: LabelTensors) -> Tensor:
-        return head.log_likelihood(network.own_arm(part.x, part.t), part.y)
+        return head.log_likelihood(network.under_arms(part.x, part.t), part.y)
 
     def loss() -> Tensor:
         return -score(study.batch(streams, 16, repeat=True)).mean(1)
 
     optimiser = adam(network, network, 1e-2, decay=1e-2)
-    train(network, optimiser, loss, Schedule(30, 5, 2), study.held_out(lambda: score, 7), (study, streams))
+    train(network, optimiser, loss, Schedule(30, 5, 2), study.stop_score(lambda: score, 7), (study, streams))
     with torch.no_grad():
         return torch.as_tensor(network(labels.x.expand(len(seeds), *labels.x.shape)))
 
@@ -244,7 +244,7 @@ def test_files_that_cannot_be_loaded(fitted: TarnetEnsemble, tmp_path: Path) -> 
     fitted.save(path)
     with pytest.raises(InputError, match=r"holds a TarnetEnsemble.*use TarnetEnsemble.load"):
         DeepKernelGP.load(path)
-    with pytest.raises(InputError, match="leave encoder= away"):
+    with pytest.raises(InputError, match="omit encoder="):
         TarnetEnsemble.load(path, encoder=nn.Identity())
     with pytest.raises(InputError, match="there is no file"):
         TarnetEnsemble.load(tmp_path / "nothing")

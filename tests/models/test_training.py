@@ -39,12 +39,12 @@ def test_what_a_member_draws_does_not_depend_on_the_others() -> None:
 
 def test_rows_that_only_fill_up_do_not_count() -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
-    rows, values = MemberRows.of(members, torch.device("cpu")), torch.arange(10.0) ** 2
+    rows, values = MemberRows.padded(members, torch.device("cpu")), torch.arange(10.0) ** 2
     assert rows.lengths == [3, 5]
     torch.testing.assert_close(rows.mean(values[rows.index]), torch.stack([values[m].mean() for m in members]))
     for m, expected in enumerate(members):
         assert rows.of_member(m).index.tolist() == [expected.tolist()]
-    few = rows.columns(rows.at_most(2, np.random.default_rng(0)))
+    few = rows.take_columns(rows.draw_columns(2, np.random.default_rng(0)))
     assert few.lengths == [2, 2]
     assert all(set(index) <= set(own) for index, own in zip(few.index.tolist(), members, strict=True))
 
@@ -61,7 +61,7 @@ def test_the_rate_rises_over_the_first_steps(warm_up: int, walked: float) -> Non
 def test_batches_hold_a_members_own_labels_alone(repeat: bool) -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
     labels = LabelTensors(torch.arange(10.0)[:, None], torch.arange(10) % 2, 100 + torch.arange(10.0))
-    study = MemberLabels(labels, MemberRows.of(members, torch.device("cpu")), labels, None)
+    study = MemberLabels(labels, MemberRows.padded(members, torch.device("cpu")), labels, None)
     streams, seen = RandomStreams([1, 2]), [set[int](), set[int]()]
     for _ in range(30):
         batch = study.batch(streams, 3, repeat=repeat)
@@ -72,15 +72,15 @@ def test_batches_hold_a_members_own_labels_alone(repeat: bool) -> None:
             assert repeat or len(set(drawn)) == 3
             seen[m].update(drawn)
     assert seen == [set(own.tolist()) for own in members]
-    assert study.held_out(lambda: lambda part: part.y, 2) is None
+    assert study.stop_score(lambda: lambda part: part.y, 2) is None
 
 
 @pytest.mark.parametrize("chunk", [2, 100])
 def test_held_out_score_is_the_mean_over_a_members_own_rows(chunk: int) -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
     labels = LabelTensors(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long), torch.arange(10.0) ** 2)
-    rows = MemberRows.of(members, torch.device("cpu"))
-    score = MemberLabels(labels, rows, labels, rows).held_out(lambda: lambda part: part.y, chunk)
+    rows = MemberRows.padded(members, torch.device("cpu"))
+    score = MemberLabels(labels, rows, labels, rows).stop_score(lambda: lambda part: part.y, chunk)
     assert score is not None
     torch.testing.assert_close(score(), torch.stack([labels.y[m].mean() for m in members]))
 
@@ -206,9 +206,9 @@ def test_who_leaves_does_not_disturb_the_streams_and_rows_of_others() -> None:
     some.select([0, 1, 2])
     assert len(some) == 3
     labels = LabelTensors(torch.arange(10.0)[:, None], torch.zeros(10, dtype=torch.long), torch.arange(10.0))
-    rows = MemberRows.of([np.array([4, 7]), np.array([0, 2, 3, 5]), np.array([1, 6, 8])], torch.device("cpu"))
+    rows = MemberRows.padded([np.array([4, 7]), np.array([0, 2, 3, 5]), np.array([1, 6, 8])], torch.device("cpu"))
     study = MemberLabels(labels, rows, labels, rows)
-    held_out = study.held_out(lambda: lambda part: part.y, 100)
+    held_out = study.stop_score(lambda: lambda part: part.y, 100)
     assert held_out is not None
     study.select([1, 2])
     torch.testing.assert_close(held_out(), torch.tensor([2.5, 5.0]))

@@ -1,12 +1,12 @@
-"""What the deep models share: scaling, held-out labels, networks' sizes, presets and devices."""
+"""What the deep models share: scaling, held-out labels, presets and files."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -18,25 +18,28 @@ from causalbald._random import generator
 from causalbald._scaling import channel_scale, column_scale, outcome_scale
 from causalbald._threads import at_most
 from causalbald._typing import AnyArray, Array
-from causalbald._validation import check_choice, check_int, check_number
+from causalbald._validation import check_choice, check_int
 from causalbald.errors import InputError, UnknownNameError
 from causalbald.models import _saved_models
 from causalbald.models._base import CateEstimator, LabelSet, balanced_folds
-from causalbald.models._nn.encoders import Architecture
+from causalbald.models._network_parameters import NetworkParameters
 from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
 from causalbald.models._nn.random_streams import RandomStreams
-from causalbald.models._nn.training import Schedule
 
 Outcome = Literal["auto", "continuous", "binary"]
-# No member holds out more than one label in so many.
-_LARGEST_SHARE = 4
-# Batches of a table are too small to be shared; those of images gain little beyond.
-_IMAGE_THREADS = 8
+Network = TypeVar("Network", bound=nn.Module)
+# A member holds out at most 1 / MIN_FOLDS of its labels.
+MIN_FOLDS = 4
+# Batches of a table are too small to be shared between threads; those of images gain little from more.
+MAX_IMAGE_THREADS = 8
+# Units that pass through a network together. The memory of larger activations would be returned to the system, and
+# requested again, after each layer.
+CHUNK_IMAGES, CHUNK_ROWS = 64, 4096
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Standard units: covariates by the pool (images: by channel), outcomes by the labels bought so far."""
+    """Standard units of covariates, from the pool (for images: per channel), and of outcomes, from the labels."""
 
     x_mean: Array
     x_scale: Array
@@ -45,7 +48,7 @@ class Scaling:
 
     @classmethod
     def of(cls, pool: AnyArray, y: Array, *, binary: bool) -> Scaling:
-        """Return the scaling that a pool and measured outcomes call for; binary outcomes stay as they are."""
+        """Return the scaling for the covariates of a pool and for measured outcomes; binary outcomes stay as is."""
         axes = (0,) if pool.ndim == 2 else (0, 2, 3)
         mean = pool.mean(axis=axes, keepdims=True, dtype=np.float64)[0]
         scale = column_scale(pool) if pool.ndim == 2 else channel_scale(pool)
@@ -60,171 +63,202 @@ class Scaling:
         return torch.as_tensor((y - self.y_mean) / self.y_scale, dtype=torch.float32)
 
 
-class DeepEstimator(CateEstimator):
-    """Base of models with networks. Parameters are explained by the subclasses."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
+    """Base of the models of effects with networks; subclasses document the parameters.
 
-    accepts_images = True
+    A subclass implements ``_fit`` and ``_posterior`` of CateEstimator, and ``_build``, ``_extra_tensors`` and
+    ``_restore_tensors`` for files.
+    """
+
+    members: int | None = None
+    max_validation: int = 500
+    encoder: nn.Module | None = None
+    outcome: Outcome = "auto"
+
+    accepts_images: ClassVar[bool] = True
     presets: ClassVar[dict[str, dict[str, Any]]]
 
-    members: int | None
-    hidden: int
-    depth: int
-    negative_slope: float
-    dropout: float
-    spectral_norm: float | None
-    batch_size: int | None
-    learning_rate: float
-    max_epochs: int
-    max_validation: int
-    encoder: nn.Module | None
-    outcome: Outcome
-    device: str
-
-    network_: nn.Module
-    scaling_: Scaling
-    shape_: tuple[int, ...]
-    binary_: bool
-    steps_: list[int]
+    network_: Network = field(init=False)
+    scaling_: Scaling = field(init=False)
+    shape_: tuple[int, ...] = field(init=False)
+    binary_: bool = field(init=False)
+    steps_: list[int] = field(init=False)
 
     @classmethod
     def preset(cls, name: str, **options: Any) -> Self:
-        """Return an estimator with the paper's hyper-parameters for one of its data sets.
+        """Return an unfitted model with the paper's hyper-parameters for one of its data sets.
 
-        ``options`` are further parameters, e.g. ``random_state``, and win over the preset's.
+        Parameters
+        ----------
+        name : str
+            "synthetic", "ihdp" or "cmnist".
+        **options
+            Further parameters, such as ``random_state``. They override the preset's.
+
+        Returns
+        -------
+        model
+            A new model of this class.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such preset.
+
+        Examples
+        --------
+        >>> from causalbald.models import DeepKernelGP
+        >>> model = DeepKernelGP.preset("ihdp", members=2)
+        >>> model.kernel, model.inducing, model.members
+        ('matern32', 100, 2)
         """
         if name not in cls.presets:
             raise UnknownNameError(f"no preset {name!r} of {cls.__name__}: choose one of {', '.join(cls.presets)}.")
         return cls(**{**cls.presets[name], **options})
 
-    def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
-        return at_most(_IMAGE_THREADS if x.ndim == 4 else 1)
-
-    @property
-    def _architecture(self) -> Architecture:
-        return check_architecture(self.hidden, self.depth, self.negative_slope, self.dropout, self.spectral_norm)
-
-    @property
-    def _of_images(self) -> bool:
-        return len(self.shape_) > 1
-
-    @property
-    def _chunk(self) -> int:
-        """Units to pass through a network at a time. Large activations would go back to the system after each layer."""
-        return 64 if self._of_images else 4096
-
-    def _streams(self, purpose: str, members: int) -> RandomStreams:
-        return RandomStreams([int(generator(self.random_state, purpose, m).integers(2**62)) for m in range(members)])
-
-    def _decay(self, labels: int) -> float:
-        return 0.5 * (1 - self.dropout) / labels
-
-    @abstractmethod
-    def _build(self, streams: RandomStreams) -> nn.Module:
-        """Return the untrained network of as many members as there are streams."""
-
-    @abstractmethod
-    def _tensors(self) -> dict[str, Tensor]:
-        """Return what a fitted model needs beside its network."""
-
-    @abstractmethod
-    def _restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what ``_tensors`` gave; the network is already there."""
-
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to a safetensors file. A ``due`` model's holds the labelled units themselves."""
+        """Write the fitted model to a safetensors file. The file of a ``due`` model contains the labels themselves.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file in a folder that exists. The file is written as a whole or not at all.
+
+        Raises
+        ------
+        InputError
+            If the path is a folder, or its folder does not exist.
+        sklearn.exceptions.NotFittedError
+            If the model is not fitted.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from causalbald.models import TarnetEnsemble
+        >>> x = np.linspace(-1, 1, 12)[:, None]
+        >>> t = np.arange(12) % 2
+        >>> model = TarnetEnsemble(members=2, hidden=8, depth=1, max_epochs=1).fit(x[:, 0] + t, t, X=x)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.safetensors")
+        ...     again = TarnetEnsemble.load(f"{folder}/model.safetensors")
+        >>> bool((again.effect(x) == model.effect(x)).all())
+        True
+        """
         check_is_fitted(self)
         _saved_models.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, *, encoder: nn.Module | None = None) -> Self:
-        """Read a model that ``save`` wrote; ``encoder`` must be given again if it was the user's own."""
+        """Return the fitted model in a file that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        encoder : torch.nn.Module, optional
+            The encoder that was passed to the model, if one was: the file has its weights but not its code.
+
+        Returns
+        -------
+        model
+            The fitted model.
+
+        Raises
+        ------
+        InputError
+            If there is no such file, the file is no saved model or another class's, or ``encoder`` is missing or not
+            needed.
+
+        Examples
+        --------
+        See :meth:`save`.
+        """
         return _saved_models.load(cls, Path(path), encoder)
 
-    def _is_binary(self, y: Array) -> bool:
-        check_choice(self.outcome, "outcome", ("auto", "continuous", "binary"))
-        only_two = bool(np.isin(y, (0.0, 1.0)).all())
-        if self.outcome == "binary" and not only_two:
-            raise InputError(f"outcome='binary', but Y has other values than 0 and 1: {y[~np.isin(y, (0, 1))][0]:g}.")
-        return only_two and self.outcome != "continuous"
+    @abstractmethod
+    def _build(self, streams: RandomStreams) -> Network:
+        """Return the untrained network, with a member for each stream, on the model's device."""
 
-    def _device(self) -> torch.device:
-        return find_device(self.device)
+    @abstractmethod
+    def _extra_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that a fitted model needs besides its network; ``save`` writes them by name."""
 
-    def _prepare(
-        self, data: LabelSet, pool: AnyArray, validation: LabelSet | None
-    ) -> tuple[LabelTensors, LabelTensors | None]:
-        """Fix the scaling and return bought labels, and free ones, in standard units on the device."""
-        self.shape_ = data.x.shape[1:]
-        self.binary_ = self._is_binary(data.y)
-        self.scaling_ = Scaling.of(pool, data.y, binary=self.binary_)
-        if validation is None:
-            return self._labels(data), None
-        if self.binary_ and not np.isin(validation.y, (0.0, 1.0)).all():
-            raise InputError("validation Y has other values than 0 and 1, but Y is binary: give the same outcome.")
-        return self._labels(data), self._labels(validation)
+    @abstractmethod
+    def _restore_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Take over tensors that ``_extra_tensors`` returned. Called by ``load`` after the network is restored."""
 
-    def _describe(self, d: dict[str, Any]) -> None:
-        """Take over what was fitted beside the tensors, as ``storage`` wrote it."""
+    def _restore_description(self, d: dict[str, Any]) -> None:
+        """Take over what was fitted apart from tensors, as ``_saved_models.save`` described it."""
         self.shape_, self.binary_, self.steps_ = tuple(d["shape"]), d["binary"], d["steps"]
         self._shape, self._fitted = self.shape_, True
-        remember(self, d.get("names"), self.shape_)  # files of version 0.1.0 hold no names
+        remember(self, d.get("names"), self.shape_)  # files of version 0.1.0 have no names
         s = d["scaling"]
         self.scaling_ = Scaling(np.array(s["x_mean"]), np.array(s["x_scale"]), s["y_mean"], s["y_scale"])
 
-    def _labels(self, data: LabelSet) -> LabelTensors:
-        x, t, y = self.scaling_.covariates(data.x), torch.as_tensor(data.t), self.scaling_.outcomes(data.y)
+    def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
+        """Return what limits the threads of a fit: tables get one thread."""
+        return at_most(MAX_IMAGE_THREADS if x.ndim == 4 else 1)
+
+    @property
+    def _of_images(self) -> bool:
+        """Whether covariates are images."""
+        return len(self.shape_) > 1
+
+    @property
+    def _chunk(self) -> int:
+        """Number of units that pass through the network together."""
+        return CHUNK_IMAGES if self._of_images else CHUNK_ROWS
+
+    def _is_binary(self, y: Array) -> bool:
+        """Return whether outcomes are modelled as binary; InputError if they are to be, but are not 0 or 1."""
+        check_choice(self.outcome, "outcome", get_args(Outcome))
+        is_other = ~np.isin(y, (0.0, 1.0))
+        if self.outcome == "binary" and is_other.any():
+            raise InputError(f"outcome='binary', but Y has other values than 0 and 1: {y[is_other][0]:g}.")
+        return not is_other.any() and self.outcome != "continuous"
+
+    def _prepare(
+        self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None
+    ) -> tuple[LabelTensors, LabelTensors | None]:
+        """Set shape, kind of outcome and scaling; return labels and validation labels in standard units."""
+        self.shape_ = labels.x.shape[1:]
+        self.binary_ = self._is_binary(labels.y)
+        self.scaling_ = Scaling.of(pool, labels.y, binary=self.binary_)
+        if validation is None:
+            return self._label_tensors(labels), None
+        if self.binary_ and not np.isin(validation.y, (0.0, 1.0)).all():
+            raise InputError("validation Y has other values than 0 and 1, but Y is binary: give the same outcome.")
+        return self._label_tensors(labels), self._label_tensors(validation)
+
+    def _label_tensors(self, labels: LabelSet) -> LabelTensors:
+        """Return labels in standard units on the model's device."""
+        x, t, y = self.scaling_.covariates(labels.x), torch.as_tensor(labels.t), self.scaling_.outcomes(labels.y)
         device = self._device()
         return LabelTensors(x.to(device), t.to(device), y.to(device))
 
-    def _study(self, labels: LabelTensors, free: LabelTensors | None, members: int) -> MemberLabels:
-        """Return who trains on what: members stop on ``free`` labels, or each on its own share of the bought ones."""
+    def _member_labels(self, labels: LabelTensors, validation: LabelTensors | None, members: int) -> MemberLabels:
+        """Return which labels each member trains on, and which labels decide when it stops.
+
+        With validation labels, each member trains on all labels, and at most ``max_validation`` validation labels
+        decide. Without, each member holds out its own share of the labels. InputError if these are too few to share.
+        """
         rng, device = generator(self.random_state, "held-out"), labels.y.device
         limit = check_int(self.max_validation, "max_validation", low=1)
-        everyone = np.arange(len(labels))
-        if free is not None:
-            looked_at = np.sort(rng.permutation(len(free))[:limit])
+        if validation is not None:
+            everyone = [np.arange(len(labels))] * members
+            stop_rows = [np.sort(rng.permutation(len(validation))[:limit])] * members
             return MemberLabels(
-                labels, MemberRows.of([everyone] * members, device), free, MemberRows.of([looked_at] * members, device)
+                labels, MemberRows.padded(everyone, device), validation, MemberRows.padded(stop_rows, device)
             )
-        folds = max(members, _LARGEST_SHARE)
+        folds = max(members, MIN_FOLDS)
         if len(labels) < folds:
             raise InputError(
                 f"{len(labels)} labels are too few to stop {members} networks on a share of them: measure at least "
                 f"{folds}, give validation=, or use the model gp."
             )
         fold = balanced_folds(labels.t.cpu().numpy(), folds, rng)
-        held = [np.flatnonzero(fold == m)[:limit] for m in range(members)]
-        train = [np.flatnonzero(fold != m) for m in range(members)]
-        return MemberLabels(labels, MemberRows.of(train, device), labels, MemberRows.of(held, device))
-
-
-def check_architecture(
-    hidden: int, depth: int, negative_slope: float, dropout: float, spectral_norm: float | None
-) -> Architecture:
-    """Return the size of a network if its parameters make sense."""
-    return Architecture(
-        hidden=check_int(hidden, "hidden", low=8),
-        depth=check_int(depth, "depth", low=1),
-        slope=check_number(negative_slope, "negative_slope"),
-        dropout=check_number(dropout, "dropout", low=0.0, below=1.0),
-        coefficient=None if spectral_norm is None else check_number(spectral_norm, "spectral_norm", above=0.0),
-    )
-
-
-def check_schedule(epoch_steps: int, patience: int, max_epochs: int) -> Schedule:
-    """Return how long to train if the parameters make sense."""
-    every = check_int(epoch_steps, "epoch_steps", low=1)
-    epochs = check_int(max_epochs, "max_epochs", low=1)
-    return Schedule(every * epochs, every, check_int(patience, "patience", low=1))
-
-
-def find_device(name: str) -> torch.device:
-    """Return a device by torch's name; ``auto`` is a GPU if there is one, else the CPU."""
-    if not isinstance(name, str):
-        raise InputError(f"device must be a name, 'auto' or one of torch's, got {name!r}.")
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {name!r} is not available here ({error}). Use 'auto' or 'cpu'.") from None
+        stop_rows = [np.flatnonzero(fold == m)[:limit] for m in range(members)]
+        rows = [np.flatnonzero(fold != m) for m in range(members)]
+        return MemberLabels(labels, MemberRows.padded(rows, device), labels, MemberRows.padded(stop_rows, device))

@@ -1,216 +1,173 @@
-"""Deep-kernel Gaussian process of both potential outcomes (DUE), trained without free labels where none are given."""
+"""Deep-kernel Gaussian process of both potential outcomes (DUE), which also stops without validation labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from sklearn.cluster import KMeans
-from torch import Tensor, nn
+from torch import Tensor
 
 from causalbald._random import generator
 from causalbald._typing import AnyArray, Array, Treatment
-from causalbald._validation import check_choice, check_int, check_number
+from causalbald._validation import check_choice, check_int
 from causalbald.errors import InputError
 from causalbald.models._base import CrossBelief, CrossBeliefOf, LabelSet
 from causalbald.models._cross_belief import ProcessCrossBelief, between_members, of_arm
-from causalbald.models._deep import DeepEstimator, Outcome, check_schedule
-from causalbald.models._nn.deep_kernel import DeepKernel, MemberKernel
+from causalbald.models._deep import DeepEstimator
+from causalbald.models._member_beliefs import MemberBeliefs
+from causalbald.models._network_parameters import make_schedule
+from causalbald.models._nn.deep_kernel import DeepKernel
 from causalbald.models._nn.kernels import KERNELS
 from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
 from causalbald.models._nn.objectives import BatchEvidence, VariationalBound
 from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._nn.training import Schedule, adam, train
+from causalbald.models._presets import PRESETS
 from causalbald.models._registry import register
-from causalbald.models._sites import Single, SiteBelief, Sites
 from causalbald.posterior import Link, Posterior
 
 Inference = Literal["auto", "collapsed", "minibatch"]
-# On tables the evidence bears a larger rate than the paper's bound: it has no belief to learn beside the kernel.
-_COLLAPSED_RATE = 10.0
-_GP_RATE = 2.0
-# Features of images start so close together that the first full steps of the optimiser can throw them apart for good.
-_IMAGE_WARM_UP = 30
-# From this share of the variance on, noise hides rounding errors of single precision: variances that were compared,
-# with up to 1,000 labels, were off by half a per cent or less.
-_NOISY = 0.01
+# Factor on the learning rate for tables with the evidence. It can take a larger rate than the paper's bound, which has
+# to learn a belief besides the kernel.
+TABLE_RATE_FACTOR = 10.0
+# Factor on the learning rate for the parameters of the process.
+PROCESS_RATE_FACTOR = 2.0
+# Steps over which the rate rises for images. Their features start close together, and the first full steps of the
+# optimiser could separate them for good.
+IMAGE_WARM_UP_STEPS = 30
 
 
 @register("due")
-class DeepKernelGP(DeepEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeepKernelGP(DeepEstimator[DeepKernel]):
     """Gaussian process on features of a residual network whose layers' gain is limited; takes tables and images.
 
-    Training stops where held-out labels are expected to be most likely. With ``validation`` those are given. Without,
-    each of ``folds`` networks holds out its share of the bought labels, and ``members`` networks are then trained on
-    all of them for as long as the folds needed on average; the belief is the mixture of the members'.
+    Training stops where held-out labels are expected to be most likely. ``validation`` labels are the held-out labels,
+    if there are any. Without them, each of ``folds`` networks holds out its share of the labels, and then ``members``
+    networks are trained on all labels for as many steps as the folds needed on average. The belief is the mixture of
+    the members' beliefs.
 
     Parameters
     ----------
     inference : "auto", "collapsed" or "minibatch"
-        ``collapsed`` integrates the process out and trains the kernel alone, on the evidence of random batches;
-        ``minibatch`` is the paper's variational bound, also for binary outcomes. ``auto`` takes the first where it can.
+        ``collapsed`` integrates the process out and trains only the kernel, on the evidence of random batches.
+        ``minibatch`` is the paper's variational bound, also for binary outcomes. ``auto`` is ``collapsed`` unless
+        outcomes are binary.
     kernel : "rbf", "matern12", "matern32" or "matern52"
+        Kernel on the features.
     members : int, optional
-        Networks whose beliefs are mixed; by default 4, but 1 if ``validation`` is given, and for images.
+        Networks whose beliefs are mixed. By default 4, but 1 with ``validation`` and for images.
     folds : int, optional
-        Networks that find out, each on its share of the bought labels, how long to train; by default 4. With 1, the
-        default for images, each member stops on a quarter of the labels and is not trained again.
+        Networks that measure how long to train, each on its share of the labels. By default 4. With 1, the default
+        for images, each member stops on a quarter of the labels and is not trained again.
     inducing : int
-        Inducing points of the bound.
+        Inducing points of the paper's bound.
     sites : int
         Units of the pool, in both arms, through which covariances between units run.
     max_exact : int
-        Labels up to which beliefs per unit are exact; beyond, so many of them stand for all (collapsed bound).
-    hidden, depth : int
-        Units of a layer (images: eight times the channels of the first stage) and layers (stages) of the encoder.
+        Largest number of labels for which beliefs about single units are exact. With more labels, so many of them
+        stand for all (collapsed bound).
+    hidden : int
+        Units of a layer; for images, eight times the channels of the first stage.
+    depth : int
+        Layers of the encoder; for images, stages.
     negative_slope : float
-        Of the leaky ReLU; 0 is ReLU, a negative number stands for ELU.
+        Slope of the leaky ReLU for negative inputs; 0 means ReLU, a negative number ELU.
     dropout : float
+        Share of units that dropout removes while training.
     spectral_norm : float, optional
-        Largest gain of a layer; None for no limit.
+        Largest gain of a layer; None means no limit.
     batch_size : int, optional
-        Labels in a step; None takes all.
+        Labels in a step; None means all.
     learning_rate : float
-        Of the encoder with the paper's bound; the process has twice, the evidence of tables ten times that.
+        Learning rate of the encoder with the paper's bound, and for images. The rate for tables with the evidence is
+        ten times larger. The parameters of the process learn twice as fast.
     epoch_steps, patience : int, optional
-        Steps between looks at held-out labels, and looks without a better one after which a member stops; by default
-        10 and 4 for the evidence, 100 and 5 for the paper's bound.
+        Steps between two scores of the held-out labels, and the number of scores no better than its best after which a
+        member stops. By default 10 and 4 for the evidence, 100 and 5 for the paper's bound.
     max_epochs : int
-        Limit on the number of looks.
+        Largest number of scores.
     max_validation : int
-        Held-out labels looked at.
+        Largest number of held-out labels that are scored.
     encoder : torch.nn.Module, optional
-        Your own, from (n, ...) to features (n, F); each member trains a copy that starts from the weights given.
+        Your own encoder, from (n, ...) to features (n, F). Each member trains a copy of it, weights included.
     outcome : "auto", "continuous" or "binary"
-        ``auto`` takes outcomes that are all 0 or 1 as binary.
+        With ``auto``, outcomes that are all 0 or 1 are binary.
     device : str
         ``auto`` takes a GPU if there is one.
     random_state : int
+        Seed of the weights, batches, folds and sites.
+
+    Attributes
+    ----------
+    steps_ : list of int
+        Number of steps for which each member was trained.
+    collapsed_ : bool
+        Whether the process was integrated out, rather than trained on the paper's bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import DeepKernelGP
+    >>> x = np.linspace(-1, 1, 40)[:, None]
+    >>> t = np.arange(40) % 2
+    >>> model = DeepKernelGP(members=1, folds=1, hidden=8, depth=1, max_epochs=3).fit(x[:, 0] + t, t, X=x)
+    >>> model.posterior(x).mean.shape
+    (40, 2)
     """
 
-    network_: DeepKernel
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "synthetic": {
-            "kernel": "rbf",
-            "inducing": 20,
-            "hidden": 100,
-            "dropout": 0.2,
-            "depth": 3,
-            "batch_size": 200,
-            "spectral_norm": 0.95,
-            "learning_rate": 0.001,
-            "negative_slope": 0.0,
-        },
-        "ihdp": {
-            "kernel": "matern32",
-            "inducing": 100,
-            "hidden": 200,
-            "dropout": 0.1,
-            "depth": 3,
-            "batch_size": 100,
-            "spectral_norm": 0.95,
-            "learning_rate": 0.001,
-            "negative_slope": -1.0,
-        },
-        "cmnist": {
-            "kernel": "rbf",
-            "inducing": 100,
-            "hidden": 200,
-            "dropout": 0.05,
-            "depth": 2,
-            "batch_size": 64,
-            "spectral_norm": 3.0,
-            "learning_rate": 0.001,
-            "negative_slope": -1.0,
-            "epoch_steps": 25,
-            "max_epochs": 20,
-        },
-    }
+    inference: Inference = "auto"
+    kernel: str = "matern32"
+    folds: int | None = None
+    inducing: int = 100
+    sites: int = 256
+    max_exact: int = 1000
+    epoch_steps: int | None = None
+    patience: int | None = None
 
-    def __init__(
-        self,
-        *,
-        inference: Inference = "auto",
-        kernel: str = "matern32",
-        members: int | None = None,
-        folds: int | None = None,
-        inducing: int = 100,
-        sites: int = 256,
-        max_exact: int = 1000,
-        hidden: int = 200,
-        depth: int = 3,
-        negative_slope: float = -1.0,
-        dropout: float = 0.1,
-        spectral_norm: float | None = 0.95,
-        batch_size: int | None = 64,
-        learning_rate: float = 1e-3,
-        epoch_steps: int | None = None,
-        patience: int | None = None,
-        max_epochs: int = 500,
-        max_validation: int = 500,
-        encoder: nn.Module | None = None,
-        outcome: Outcome = "auto",
-        device: str = "auto",
-        random_state: int = 0,
-    ) -> None:
-        self.inference = inference
-        self.kernel = kernel
-        self.members = members
-        self.folds = folds
-        self.inducing = inducing
-        self.sites = sites
-        self.max_exact = max_exact
-        self.hidden = hidden
-        self.depth = depth
-        self.negative_slope = negative_slope
-        self.dropout = dropout
-        self.spectral_norm = spectral_norm
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.epoch_steps = epoch_steps
-        self.patience = patience
-        self.max_epochs = max_epochs
-        self.max_validation = max_validation
-        self.encoder = encoder
-        self.outcome = outcome
-        self.device = device
-        self.random_state = random_state
+    presets: ClassVar = PRESETS["due"]
 
-    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+    def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
         for name in ("sites", "max_exact", "inducing"):
             check_int(getattr(self, name), name, low=1)
         check_choice(self.kernel, "kernel", tuple(KERNELS))
-        labels, free = self._prepare(data, pool, validation)
+        label_tensors, validation_tensors = self._prepare(labels, pool, validation)
         self.collapsed_ = self._is_collapsed()
-        objective = self._stop_early(labels, free)
+        objective = self._stop_early(label_tensors, validation_tensors)
         rng = generator(self.random_state, "sites")
-        chosen = np.sort(rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False))
-        self.network_ = objective.network
-        self.state_ = {
+        site_positions = np.sort(rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False))
+        tensors = {
             **(objective.belief() if isinstance(objective, VariationalBound) else {}),
-            "x": labels.x.cpu(),
-            "t": labels.t.cpu(),
-            "y": labels.y.cpu(),
-            "core": torch.as_tensor(np.sort(rng.permutation(len(labels))[: self.max_exact])),
-            "pool": self.scaling_.covariates(pool[chosen]),
+            "x": label_tensors.x.cpu(),
+            "t": label_tensors.t.cpu(),
+            "y": label_tensors.y.cpu(),
+            "core": torch.as_tensor(np.sort(rng.permutation(len(label_tensors))[: self.max_exact])),
+            "pool": self.scaling_.covariates(pool[site_positions]),
         }
-        self._forget()
+        self.network_ = objective.network
+        self._restore_tensors(tensors)
 
-    def _stop_early(self, labels: LabelTensors, free: LabelTensors | None) -> BatchEvidence | VariationalBound:
-        """Train members until free labels say stop, or for as long as folds of the bought ones say."""
-        default_folds, default_members = (1, 1) if self._of_images else (4, 4 if free is None else 1)
+    def _stop_early(self, labels: LabelTensors, validation: LabelTensors | None) -> BatchEvidence | VariationalBound:
+        """Train the members, set ``steps_``, and return the objective with the trained network.
+
+        Members stop on validation labels, or on their own shares of the labels, or after as many steps as the folds
+        needed on average.
+        """
+        default_folds, default_members = (1, 1) if self._of_images else (4, 4 if validation is None else 1)
         folds = default_folds if self.folds is None else check_int(self.folds, "folds", low=1)
         members = default_members if self.members is None else check_int(self.members, "members", low=1)
-        if free is not None or folds == 1:
-            objective, self.steps_ = self._train("member", self._study(labels, free, members), self._schedule)
+        if validation is not None or folds == 1:
+            member_labels = self._member_labels(labels, validation, members)
+            objective, self.steps_ = self._train("member", member_labels, self._schedule)
             return objective
-        _, stops = self._train("fold", self._study(labels, None, folds), self._schedule)
-        steps = max(1, round(float(np.mean(stops))))
-        as_long = replace(self._schedule, max_steps=steps, every=steps)
-        objective, _ = self._train("member", MemberLabels.of_all(labels, members), as_long)
+        _, fold_steps = self._train("fold", self._member_labels(labels, None, folds), self._schedule)
+        steps = max(1, round(float(np.mean(fold_steps))))
+        schedule = replace(self._schedule, max_steps=steps, every=steps)
+        objective, _ = self._train("member", MemberLabels.of_all(labels, members), schedule)
         self.steps_ = [steps] * members
         return objective
 
@@ -218,11 +175,12 @@ class DeepKernelGP(DeepEstimator):
     def _schedule(self) -> Schedule:
         every, patience = (10, 4) if self.collapsed_ else (100, 5)
         every = every if self.epoch_steps is None else self.epoch_steps
-        schedule = check_schedule(every, patience if self.patience is None else self.patience, self.max_epochs)
-        return replace(schedule, warm_up=_IMAGE_WARM_UP) if self._of_images else schedule
+        schedule = make_schedule(every, patience if self.patience is None else self.patience, self.max_epochs)
+        return replace(schedule, warm_up=IMAGE_WARM_UP_STEPS) if self._of_images else schedule
 
     def _is_collapsed(self) -> bool:
-        check_choice(self.inference, "inference", ("auto", "collapsed", "minibatch"))
+        """Return whether to train on the evidence; InputError if it has no closed form but is asked for."""
+        check_choice(self.inference, "inference", get_args(Inference))
         if self.binary_ and self.inference == "collapsed":
             raise InputError(
                 "binary outcomes need inference='minibatch' (or 'auto'): their evidence has no closed form."
@@ -230,140 +188,123 @@ class DeepKernelGP(DeepEstimator):
         return not self.binary_ and self.inference != "minibatch"
 
     def _train(
-        self, purpose: str, study: MemberLabels, schedule: Schedule
+        self, purpose: str, member_labels: MemberLabels, schedule: Schedule
     ) -> tuple[BatchEvidence | VariationalBound, list[int]]:
-        """Train a network per member, stopped on what the study holds out, if anything."""
-        rate = check_number(self.learning_rate, "learning_rate", above=0.0)
-        network = self._build(self._streams(purpose, len(study.train.lengths)))
-        along = (study, network.streams)
-        few = study.train.at_most(self.max_exact, generator(self.random_state, purpose, "rows"))
-        start = study.train.columns(few)
-        network.start_at(study.labels.take(start.index).x)
-        decay = self._decay(len(study.labels))
-        size = None if self.batch_size is None else check_int(self.batch_size, "batch_size", low=1)
-        if self.collapsed_:
-            evidence = BatchEvidence(network, study, size, few, self._chunk)
-            rate *= 1.0 if self._of_images else _COLLAPSED_RATE
-            optimiser = adam(network, network.encoder, rate, decay=decay, gain=_GP_RATE)
-            held_out = study.held_out(evidence.predictive, self._chunk)
-            return evidence, train(network, optimiser, evidence.loss, schedule, held_out, along)
-        points = self._points(network, study.labels, start)
-        bound = VariationalBound(network, study, size or len(study.labels), points, binary=self.binary_)
-        optimiser = adam(bound, network.encoder, rate, decay=decay, gain=_GP_RATE)
-        held_out = study.held_out(bound.predictive, self._chunk)
-        return bound, train(bound, optimiser, bound.loss, schedule, held_out, along)
+        """Train a network for each member of ``member_labels``.
 
-    def _points(self, network: DeepKernel, labels: LabelTensors, rows: MemberRows) -> Tensor:
-        """Return where inducing points start: cluster centres of the features, with any treatment from 0 to 1."""
+        Returns the objective with the trained network, and the step at which each member scored best; no steps if
+        nothing is held out. ``purpose`` ("fold" or "member") selects the random streams.
+        """
+        labels, rows = member_labels.labels, member_labels.rows
+        network = self._build(self._streams(purpose, len(rows.lengths)))
+        core = rows.draw_columns(self.max_exact, generator(self.random_state, purpose, "rows"))
+        core_rows = rows.take_columns(core)
+        network.initialise(labels.take(core_rows.index).x)
+        size = None if self.batch_size is None else check_int(self.batch_size, "batch_size", low=1)
+        objective: BatchEvidence | VariationalBound
+        if self.collapsed_:
+            objective = BatchEvidence(network, member_labels, size, core, self._chunk)
+        else:
+            points = self._initial_points(network, labels, core_rows)
+            objective = VariationalBound(network, member_labels, size or len(labels), points, binary=self.binary_)
+        trained = objective if isinstance(objective, VariationalBound) else network
+        rate = self._rate * (TABLE_RATE_FACTOR if self.collapsed_ and not self._of_images else 1.0)
+        optimiser = adam(trained, network.encoder, rate, decay=self._decay(len(labels)), gain=PROCESS_RATE_FACTOR)
+        stop_score = member_labels.stop_score(objective.stop_score, self._chunk)
+        per_member = (member_labels, network.streams)
+        return objective, train(trained, optimiser, objective.loss, schedule, stop_score, per_member)
+
+    def _initial_points(self, network: DeepKernel, labels: LabelTensors, rows: MemberRows) -> Tensor:
+        """Return inducing points (M, m, F + 1): cluster centres of the features, with random treatments in [0, 1]."""
         with torch.no_grad():
             features = network.encoder(labels.x[rows.index]).cpu().numpy()
-        different = [
-            np.unique(f[keep], axis=0) for f, keep in zip(features, rows.counts.cpu().numpy() > 0, strict=True)
-        ]
-        count = min(self.inducing, *(len(f) for f in different))
-        clusters = [KMeans(count, n_init=1, random_state=self.random_state).fit(f) for f in different]
-        points = torch.as_tensor(np.stack([c.cluster_centers_ for c in clusters]), dtype=torch.float32)
-        treatment = network.streams.uniform((count, 1)) * network.log_treatment.detach().exp().cpu()
-        return torch.cat([points, treatment], -1).to(labels.y.device)
-
-    def _forget(self) -> None:
-        """Drop what was worked out of another fit."""
-        self._sites: list[Sites] | None = None
-        self._single: list[Single] | None = None
-
-    def _at_sites(self) -> list[Sites]:
-        """Return each member's belief at its sites, worked out when it is first asked for."""
-        if self._sites is None:
-            self._sites = self._exact_sites() if self.collapsed_ else self._learned_sites()
-        return self._sites
-
-    def _of_single_units(self) -> list[Single]:
-        """Return each member's belief about single units, for which labels alone are sites enough."""
-        s = self.state_
-        if self._single is None and len(s["core"]) < len(s["y"]):
-            self._single = [Single.of_sites(sites) for sites in self._at_sites()]
-        elif self._single is None:
-            known = self.network_.encode(s["x"], self._chunk)
-            members = zip(self.network_.member_kernels(), known, strict=True)
-            self._single = [_of_single_units(k, x, s["t"], s["y"]) for k, x in members]
-        return self._single
-
-    def _exact_sites(self) -> list[Sites]:
-        s, kernels = self.state_, self.network_.member_kernels()
-        known, extra = (self.network_.encode(s[name], self._chunk).double() for name in ("x", "pool"))
-        members = zip(kernels, known, extra, strict=True)
-        return [Sites.after_labels(k, x, s["t"], s["y"].double(), s["core"], u) for k, x, u in members]
-
-    def _learned_sites(self) -> list[Sites]:
-        s, kernels = self.state_, self.network_.member_kernels()
-        members = zip(kernels, s["points"], s["prior_root"], s["mean"], s["root"], strict=True)
-        return [
-            Sites(points[:, :-1], points[:, -1] / kernel.treatment, SiteBelief(prior, mean, root))
-            for kernel, points, prior, mean, root in members
-        ]
+        distinct = [np.unique(f[mask > 0], axis=0) for f, mask in zip(features, rows.mask.cpu().numpy(), strict=True)]
+        n_points = min(self.inducing, *(len(f) for f in distinct))
+        clusters = [KMeans(n_points, n_init=1, random_state=self.random_state).fit(f) for f in distinct]
+        centres = torch.as_tensor(np.stack([c.cluster_centers_ for c in clusters]), dtype=torch.float32)
+        treatment = network.streams.uniform((n_points, 1)) * network.log_treatment.detach().exp().cpu()
+        return torch.cat([centres, treatment], -1).to(labels.y.device)
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        units = self._encoded(x)
-        link: Link = "probit" if self.binary_ else "identity"
-        members = list(zip(self.network_.member_kernels(), units, strict=True))
+        beliefs, features = self._beliefs, self._features(x)
         if self.collapsed_ and not joint:
-            beliefs = (b.posterior(k, z) for b, (k, z) in zip(self._of_single_units(), members, strict=True))
-        else:
-            sites = zip(self._at_sites(), members, strict=True)
-            beliefs = (b.posterior(k, z.double(), joint=joint, link=link) for b, (k, z) in sites)
-        return self._mixed(beliefs)
+            members = zip(beliefs.single, beliefs.kernels, features, strict=True)
+            return self._mixture(single.posterior(kernel, z) for single, kernel, z in members)
+        link: Link = "probit" if self.binary_ else "identity"
+        site_members = zip(beliefs.sites, beliefs.kernels, features, strict=True)
+        return self._mixture(
+            sites.posterior(kernel, z.double(), joint=joint, link=link) for sites, kernel, z in site_members
+        )
 
-    def _mixed(self, beliefs: Iterable[Posterior]) -> Posterior:
-        """Return the mixture of members' beliefs in the outcome's unit."""
-        # Each by itself, since the factor of the mixture can be large.
+    def _mixture(self, beliefs: Iterable[Posterior]) -> Posterior:
+        """Return the mixture of the members' beliefs, in the outcome's unit."""
+        # Each belief is rescaled by itself, since the factor of the mixture can be large.
         return Posterior.mixture([b.rescaled(self.scaling_.y_scale, self.scaling_.y_mean) for b in beliefs])
 
     def cross_belief(self, X: Any) -> CrossBeliefOf | None:
-        """Return what ties other units to those in ``X``: exact, where joint beliefs run through sites.
+        """Return a function of units: the belief about them, and their exact covariances with the units in ``X``.
 
-        Binary outcomes, and the paper's bound, have them through sites alone.
+        Parameters
+        ----------
+        X : (J, D) array or DataFrame, or images (J, C, H, W)
+            The units with which covariances are wanted.
+
+        Returns
+        -------
+        callable or None
+            A function of units (N, ...) that returns a CrossBelief. None for models trained on the paper's bound,
+            whose covariances between units run through the inducing points.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from causalbald.models import DeepKernelGP
+        >>> x = np.linspace(-1, 1, 40)[:, None]
+        >>> t = np.arange(40) % 2
+        >>> model = DeepKernelGP(members=1, folds=1, hidden=8, depth=1, max_epochs=3).fit(x[:, 0] + t, t, X=x)
+        >>> units = model.cross_belief(x[:3])(x)
+        >>> units.covariance(slice(0, 10), t[:10], None).shape
+        (10, 3)
         """
         if not self.collapsed_:
             return None
-        others = self._encoded(self._check_new(X))
-        kernels, singles = self.network_.member_kernels(), self._of_single_units()
-        members = [ProcessCrossBelief.of(k, s, z) for k, s, z in zip(kernels, singles, others, strict=True)]
-        weights, there = np.full(len(members), 1 / len(members)), np.stack([m.mean.numpy() for m in members])
+        members = [
+            ProcessCrossBelief.of(kernel, single, z)
+            for kernel, single, z in zip(
+                self._beliefs.kernels, self._beliefs.single, self._features(self._check_new(X)), strict=True
+            )
+        ]
+        weights, other_means = np.full(len(members), 1 / len(members)), np.stack([m.mean.numpy() for m in members])
 
-        def at(x: AnyArray) -> CrossBelief:
-            units = [m.at(z) for m, z in zip(members, self._encoded(x), strict=True)]
+        def cross_belief(x: AnyArray) -> CrossBelief:
+            """Return the belief about units x, and their covariances with the units in ``X``."""
+            units = [m.at(z) for m, z in zip(members, self._features(x), strict=True)]
             beliefs = [unit.posterior() for unit in units]
-            here = np.stack([belief.mean.T for belief in beliefs])
+            unit_means = np.stack([belief.mean.T for belief in beliefs])  # (M, K, N)
 
-            def covariance(rows: slice, own: Treatment, arm: int | None) -> Array:
-                t = torch.as_tensor(own, dtype=torch.long)
+            def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
+                """Return Cov(mu_T(x_i), mu_arm(x_j)), (n, J), of the units in ``rows`` with arms ``treatment``."""
+                # Covariance of a mixture: the mean of the members' covariances, plus that of the members' means.
+                t = torch.as_tensor(treatment, dtype=torch.long)
                 within = torch.stack([unit.covariance(rows, t, arm) for unit in units]).mean(0).numpy()
-                means = here[..., rows][:, own, np.arange(len(own))]
-                total = within + between_members(means, of_arm(there, arm), weights)
+                means = unit_means[..., rows][:, treatment, np.arange(len(treatment))]
+                total = within + between_members(means, of_arm(other_means, arm), weights)
                 return np.asarray(total * self.scaling_.y_scale**2)
 
-            return CrossBelief(self._mixed(beliefs), covariance)
+            return CrossBelief(self._mixture(beliefs), covariance)
 
-        return at
+        return cross_belief
 
-    def _encoded(self, x: AnyArray) -> Tensor:
-        """Return features (M, N, F) of units for each member."""
+    def _features(self, x: AnyArray) -> Tensor:
+        """Return features (M, N, F) of units x (N, ...) for each member."""
         return self.network_.encode(self.scaling_.covariates(x), self._chunk)
-
-    def _tensors(self) -> dict[str, Tensor]:
-        return self.state_
-
-    def _restore(self, tensors: dict[str, Tensor]) -> None:
-        self.state_ = tensors
-        self.collapsed_ = "points" not in tensors
-        self._forget()
 
     def _build(self, streams: RandomStreams) -> DeepKernel:
         return DeepKernel(self.shape_, self._architecture, streams, self.kernel, self.encoder).to(self._device())
 
+    def _extra_tensors(self) -> dict[str, Tensor]:
+        return self.state_
 
-def _of_single_units(kernel: MemberKernel, x: Tensor, t: Tensor, y: Tensor) -> Single:
-    """Return what labels say of single units, given features x (n, F), arms and outcomes in single precision."""
-    exact = Single.of(kernel, x.double(), t, y.double())
-    noisy = bool(kernel.noise.min() > _NOISY * kernel.variance)
-    return exact.rounded() if noisy else exact
+    def _restore_tensors(self, tensors: dict[str, Tensor]) -> None:
+        self.state_, self.collapsed_ = tensors, "points" not in tensors
+        self._beliefs = MemberBeliefs(self.network_, tensors, self._chunk)

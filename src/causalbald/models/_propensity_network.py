@@ -1,7 +1,8 @@
-"""P(treated | image), by the deep models' encoder; on tables PropensityModel does better and is faster."""
+"""P(treated | image), with the encoder of the deep models; for tables, PropensityModel is better and faster."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,17 +17,18 @@ from torch.nn import functional
 
 from causalbald._covariate_names import fitted_names, remember, text_names
 from causalbald._random import generator
-from causalbald._typing import AnyArray, Array
-from causalbald._validation import check_both_arms, check_inputs, check_int, check_number, check_treatment
-from causalbald.models._deep import Scaling, check_architecture, check_schedule, find_device
+from causalbald._typing import AnyArray, Array, Positions
+from causalbald._validation import check_both_arms, check_inputs, check_treatment
+from causalbald.models._deep import CHUNK_IMAGES, Scaling
+from causalbald.models._network_parameters import NetworkParameters
 from causalbald.models._nn.encoders import Architecture, feature_width, make_encoder
 from causalbald.models._nn.layers import Dense
 from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
 from causalbald.models._nn.random_streams import RandomStreams
-from causalbald.models._nn.training import adam, train
 from causalbald.models._propensity import Calibration, check_clip, check_folds
 
-_CHUNK = 64
+# Largest number of units on which a network stops; it is at most a fifth of the units that it may see.
+MAX_STOP_UNITS = 1000
 
 
 class _Network(nn.Module):
@@ -38,68 +40,99 @@ class _Network(nn.Module):
         self.head = Dense(feature_width(self.encoder, shape, len(streams)), 1, streams)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return log odds (M, n) of covariates x (M, n, ...)."""
         scores: Tensor = self.head(self.encoder(x))
         return scores[..., 0]
 
 
-class PropensityNetwork(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PropensityNetwork(NetworkParameters, BaseEstimator):
     """Calibrated, cross-fitted and clipped propensity scores of images.
 
-    One network per fold, trained on the other folds and stopped on a part of them that it does not train on.
+    There is one network per fold. It is trained on the other folds, and stops on a part of them on which it is not
+    trained.
 
     Parameters
     ----------
     folds : int
+        Number of folds; fewer if an arm has fewer units.
     clip : float
         Probabilities stay within [clip, 1 - clip].
-    hidden, depth, dropout, spectral_norm, negative_slope
-        As for :class:`TarnetEnsemble`.
-    batch_size, learning_rate, epoch_steps, patience, max_epochs
-        As for :class:`TarnetEnsemble`.
+    hidden : int
+        Units of a layer; for images, eight times the channels of the first stage.
+    depth : int
+        Layers of the encoder; for images, stages.
+    negative_slope : float
+        Slope of the leaky ReLU for negative inputs; 0 means ReLU, a negative number ELU.
+    dropout : float
+        Share of units that dropout removes while training.
+    spectral_norm : float, optional
+        Largest gain of a layer; None means no limit.
+    batch_size : int
+        Units in a step, drawn with repetition.
+    learning_rate : float
+        Learning rate of Adam.
+    epoch_steps : int
+        Steps between two scores of the held-out units.
+    patience : int
+        A network stops after so many scores that are no better than its best.
+    max_epochs : int
+        Largest number of scores.
     device : str
+        ``auto`` takes a GPU if there is one.
     random_state : int
+        Seed of the folds, weights and batches.
 
     Attributes
     ----------
     cross_fitted_ : (N,)
-        P(treated | image) of the units given to ``fit``, each from a network that has not seen it.
+        P(treated | image) of the units passed to ``fit``, each from a network that has not seen the unit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import PropensityNetwork
+    >>> t = np.arange(20) % 2
+    >>> images = np.random.default_rng(0).normal(size=(20, 1, 4, 4)) + t[:, None, None, None]
+    >>> model = PropensityNetwork(hidden=8, depth=1, max_epochs=2, epoch_steps=5).fit(images, t)
+    >>> model.cross_fitted_.shape
+    (20,)
     """
 
-    def __init__(
-        self,
-        *,
-        folds: int = 2,
-        clip: float = 0.01,
-        hidden: int = 100,
-        depth: int = 2,
-        dropout: float = 0.1,
-        spectral_norm: float | None = 3.0,
-        negative_slope: float = 0.0,
-        batch_size: int = 64,
-        learning_rate: float = 1e-3,
-        epoch_steps: int = 25,
-        patience: int = 4,
-        max_epochs: int = 40,
-        device: str = "auto",
-        random_state: int = 0,
-    ) -> None:
-        self.folds = folds
-        self.clip = clip
-        self.hidden = hidden
-        self.depth = depth
-        self.dropout = dropout
-        self.spectral_norm = spectral_norm
-        self.negative_slope = negative_slope
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.epoch_steps = epoch_steps
-        self.patience = patience
-        self.max_epochs = max_epochs
-        self.device = device
-        self.random_state = random_state
+    folds: int = 2
+    clip: float = 0.01
+    hidden: int = 100
+    depth: int = 2
+    negative_slope: float = 0.0
+    spectral_norm: float | None = 3.0
+    epoch_steps: int = 25
+    patience: int = 4
+    max_epochs: int = 40
 
     def fit(self, X: Any, T: ArrayLike) -> Self:
-        """Learn from images X (N, C, H, W), or a table (N, D), and arms T (N,)."""
+        """Learn propensities from covariates and arms.
+
+        Parameters
+        ----------
+        X : images (N, C, H, W), or an array or DataFrame (N, D)
+            Covariates. Names of columns are remembered.
+        T : (N,)
+            Arm of each unit, 0 or 1; each arm needs two units.
+
+        Returns
+        -------
+        self
+            The fitted model.
+
+        Raises
+        ------
+        InputError
+            If a parameter makes no sense, an arm has fewer than two units, or a pixel is missing.
+
+        Examples
+        --------
+        See the class.
+        """
         x, names = check_inputs(X, images=True), text_names(X, "X")
         t = check_treatment(T, len(x), "T")
         check_both_arms(t, "units")
@@ -108,9 +141,9 @@ class PropensityNetwork(BaseEstimator):
         splits = list(StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(t, t))
         remember(self, names, x.shape[1:])
         self.shape_, self.scaling_ = x.shape[1:], Scaling.of(x, t.astype(float), binary=True)
-        y = torch.as_tensor(t)
-        labels = LabelTensors(self.scaling_.covariates(x), y, y.float())
-        self._train(self._study(labels, [train for train, _ in splits]))
+        arm = torch.as_tensor(t)
+        labels = LabelTensors(self.scaling_.covariates(x), arm, arm.float())
+        self._train(self._member_labels(labels, [train for train, _ in splits]))
         scores = np.empty(len(t))
         for m, (_, left_out) in enumerate(splits):
             scores[left_out] = self._scores(x[left_out])[m]
@@ -119,49 +152,66 @@ class PropensityNetwork(BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return P(treated | x) of new units, (N,): the mean over the folds' networks, calibrated and clipped."""
+        """Return P(treated | x) of new units: the mean over the folds' networks, calibrated and clipped.
+
+        Parameters
+        ----------
+        X : like X of fit
+            Covariates of N units.
+
+        Returns
+        -------
+        (N,)
+            Probabilities.
+
+        Raises
+        ------
+        InputError
+            If images have another shape, or columns other names, than those passed to ``fit``.
+        sklearn.exceptions.NotFittedError
+            If the model is not fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from causalbald.models import PropensityNetwork
+        >>> t = np.arange(20) % 2
+        >>> images = np.random.default_rng(0).normal(size=(20, 1, 4, 4)) + t[:, None, None, None]
+        >>> model = PropensityNetwork(hidden=8, depth=1, max_epochs=2, epoch_steps=5).fit(images, t)
+        >>> model.predict(images[:3]).shape
+        (3,)
+        """
         check_is_fitted(self)
         x = check_inputs(X, images=True, shape=self.shape_, names=fitted_names(self))
         return self.calibration_.of_probability(expit(self._scores(x)).mean(0))
 
-    def _study(self, labels: LabelTensors, members: list[AnyArray]) -> MemberLabels:
-        """Each member stops on a fifth of its units, at most 1,000."""
-        stop, fit = [], []
-        for m, rows in enumerate(members):
-            order = generator(self.random_state, "stop", m).permutation(rows)
-            held = min(1000, max(1, len(rows) // 5))
-            stop.append(order[:held])
-            fit.append(order[held:])
-        return MemberLabels(labels, MemberRows.of(fit, labels.y.device), labels, MemberRows.of(stop, labels.y.device))
+    def _member_labels(self, labels: LabelTensors, training_sets: list[Positions]) -> MemberLabels:
+        """Return the units on which the network of each fold is trained, and those on which it stops."""
+        rows, stop_rows = [], []
+        for m, positions in enumerate(training_sets):
+            order = generator(self.random_state, "stop", m).permutation(positions)
+            n_stop = min(MAX_STOP_UNITS, max(1, len(positions) // 5))
+            stop_rows.append(order[:n_stop])
+            rows.append(order[n_stop:])
+        device = labels.y.device
+        return MemberLabels(labels, MemberRows.padded(rows, device), labels, MemberRows.padded(stop_rows, device))
 
-    def _train(self, study: MemberLabels) -> None:
-        members = len(study.train.lengths)
-        streams = RandomStreams([int(generator(self.random_state, "fold", m).integers(2**62)) for m in range(members)])
-        architecture = check_architecture(
-            self.hidden, self.depth, self.negative_slope, self.dropout, self.spectral_norm
-        )
-        size = min(check_int(self.batch_size, "batch_size", low=1), len(study.labels))
-        rate = check_number(self.learning_rate, "learning_rate", above=0.0)
-        schedule = check_schedule(self.epoch_steps, self.patience, self.max_epochs)
-        device = find_device(self.device)
-        self.network_ = _Network(self.shape_, architecture, streams).to(device)
+    def _train(self, member_labels: MemberLabels) -> None:
+        """Set ``network_``: a trained network for each fold."""
+        streams = self._streams("fold", len(member_labels.rows.lengths))
+        device = self._device()
+        self.network_ = _Network(self.shape_, self._architecture, streams).to(device)
 
         def log_likelihood(labels: LabelTensors) -> Tensor:
-            score = self.network_(labels.x.to(device))
-            return -functional.binary_cross_entropy_with_logits(score, labels.y.to(device), reduction="none")
+            scores = self.network_(labels.x.to(device))
+            return -functional.binary_cross_entropy_with_logits(scores, labels.y.to(device), reduction="none")
 
-        def loss() -> Tensor:
-            return -log_likelihood(study.batch(streams, size, repeat=True)).mean(1)
-
-        decay = 0.5 * (1 - self.dropout) / len(study.labels)
-        optimiser = adam(self.network_, self.network_, rate, decay=decay)
-        held_out = study.held_out(lambda: log_likelihood, _CHUNK)
-        train(self.network_, optimiser, loss, schedule, held_out, (study, streams))
+        self._maximise_likelihood(self.network_, log_likelihood, member_labels, streams, CHUNK_IMAGES)
 
     @torch.no_grad()
     def _scores(self, x: AnyArray) -> Array:
-        """Return every network's log odds, (folds, N)."""
-        device, members = find_device(self.device), self.network_.head.weight.shape[0]
-        parts = torch.split(self.scaling_.covariates(x), _CHUNK)
-        scores = [self.network_(part.to(device).expand(members, *part.shape)).cpu() for part in parts]
+        """Return the log odds of units x (N, ...) by the network of each fold, (folds, N)."""
+        device, members = self._device(), self.network_.head.weight.shape[0]
+        chunks = torch.split(self.scaling_.covariates(x), CHUNK_IMAGES)
+        scores = [self.network_(chunk.to(device).expand(members, *chunk.shape)).cpu() for chunk in chunks]
         return torch.cat(scores, 1).double().numpy()

@@ -1,4 +1,7 @@
-"""Fitted deep models on disk: one safetensors file, tensors and a description in JSON, never pickle."""
+"""Fitted deep models on disk: one safetensors file with the tensors and a description in JSON, never pickle.
+
+The keys of the description and the prefixes of tensors are a stored format: files of earlier versions must load.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,22 @@ from causalbald.errors import InputError
 if TYPE_CHECKING:
     from causalbald.models._deep import DeepEstimator
 
-    Model = TypeVar("Model", bound=DeepEstimator)
+    Model = TypeVar("Model", bound=DeepEstimator[Any])
 
-_NETWORK, _REST = "network.", "rest."
+# Prefixes of the names of tensors: those of the network, and those that the model needs besides it.
+_NETWORK, _EXTRA = "network.", "rest."
 
 
-def save(model: DeepEstimator, path: Path) -> None:
-    """Write a fitted model; the file appears whole or not at all."""
+def save(model: DeepEstimator[Any], path: Path) -> None:
+    """Write a fitted model; the file is written as a whole or not at all. InputError if the path cannot be a file."""
     parameters = model.get_params(deep=False)
-    own_encoder = parameters.pop("encoder") is not None
+    has_encoder = parameters.pop("encoder") is not None
     scaling = {name: np.asarray(value).tolist() for name, value in asdict(model.scaling_).items()}
     description = {
         "model": type(model).__name__,
         "version": causalbald.__version__,
         "parameters": parameters,
-        "own_encoder": own_encoder,
+        "own_encoder": has_encoder,
         "shape": list(model.shape_),
         "names": fitted_names(model),
         "binary": model.binary_,
@@ -43,36 +47,35 @@ def save(model: DeepEstimator, path: Path) -> None:
         "scaling": scaling,
     }
     named = {_NETWORK + name: value for name, value in model.network_.state_dict().items()}
-    named |= {_REST + name: value for name, value in model._tensors().items()}
+    named |= {_EXTRA + name: value for name, value in model._extra_tensors().items()}
     state = {name: value.detach().cpu().contiguous().clone() for name, value in named.items()}
-    text = json.dumps(description, default=lambda number: number.item())
+    text = json.dumps(description, default=lambda number: number.item())  # numbers of NumPy
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"cannot write {path}: give the name of a file in a folder that exists.")
-    with replacing(path) as beside:
-        save_file(state, beside, metadata={"causalbald": text})
+    with replacing(path) as temporary:
+        save_file(state, temporary, metadata={"causalbald": text})
 
 
 def load(cls: type[Model], path: Path, encoder: nn.Module | None) -> Model:
-    """Return the model in a file that ``save`` wrote."""
+    """Return the fitted model in a file that ``save`` wrote; InputError if the file does not fit the arguments."""
     d, tensors = _read(path)
     if d["model"] != cls.__name__:
         raise InputError(f"{path} holds a {d['model']}, not a {cls.__name__}: use {d['model']}.load.")
     if d["own_encoder"] != (encoder is not None):
-        remedy = "give it as encoder=" if d["own_encoder"] else "leave encoder= away"
-        raise InputError(
-            f"{path} was saved {'with' if d['own_encoder'] else 'without'} an encoder of its own: {remedy}."
-        )
+        remedy = "give it as encoder=" if d["own_encoder"] else "omit encoder="
+        raise InputError(f"{path} was saved {'with' if d['own_encoder'] else 'without'} a user's encoder: {remedy}.")
     model = cls(**d["parameters"], encoder=encoder)
-    model._describe(d)
+    model._restore_description(d)
     model.network_ = model._build(model._streams("member", d["members"]))
     network = {name.removeprefix(_NETWORK): v for name, v in tensors.items() if name.startswith(_NETWORK)}
     model.network_.load_state_dict(network)
     model.network_.eval()
-    model._restore({name.removeprefix(_REST): v for name, v in tensors.items() if name.startswith(_REST)})
+    model._restore_tensors({name.removeprefix(_EXTRA): v for name, v in tensors.items() if name.startswith(_EXTRA)})
     return model
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the description and the tensors in a file; InputError if it is no complete file of ours."""
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
     try:
@@ -80,7 +83,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             description = (file.metadata() or {}).get("causalbald")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise InputError(f"{path} is no safetensors file, or was cut short ({error}).") from None
+        raise InputError(f"{path} is not a safetensors file, or it was cut short ({error}).") from None
     if description is None:
         raise InputError(f"{path} is a safetensors file, but not one that causalbald wrote.")
     return json.loads(description), tensors

@@ -2,151 +2,118 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from causalbald._typing import AnyArray, Array
-from causalbald._validation import check_int, check_number
+from causalbald._validation import check_int
 from causalbald.models._base import LabelSet
-from causalbald.models._deep import DeepEstimator, Outcome, check_schedule
+from causalbald.models._deep import DeepEstimator
 from causalbald.models._nn.heads import GaussianMixture, Head, Probit
 from causalbald.models._nn.member_labels import LabelTensors, MemberLabels
 from causalbald.models._nn.random_streams import RandomStreams
 from causalbald.models._nn.tarnet import Tarnet, TreatmentAsInput
-from causalbald.models._nn.training import adam, train
+from causalbald.models._presets import PRESETS
 from causalbald.models._registry import register
 from causalbald.posterior import Posterior
 
 
 @register("ensemble")
-class TarnetEnsemble(DeepEstimator):
-    """Ensemble of TARNets with Gaussian-mixture heads, trained at once; takes tables and images.
+@dataclass(kw_only=True, eq=False, repr=False)
+class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
+    """Ensemble of TARNets with Gaussian-mixture heads, all trained at once; takes tables and images.
 
-    Each member stops where its held-out labels are most likely: those of ``validation``, if given, else a share of
-    the bought ones that this member does not train on. The members' expected outcomes are the posterior draws;
-    ``noise`` is the variance of the mixtures. Binary outcomes get a probit head. With one covariate the treatment
-    is a second input of a single network, as in the paper. The preset ``cmnist`` takes batches of 64, not of the
-    original's 200, and looks more often whether to stop; ``ihdp`` waits for a better look less long.
+    Each member stops where its held-out labels are most likely. These are the ``validation`` labels, if there are any,
+    and otherwise a share of the labels on which the member does not train. The members' expected outcomes are draws of
+    the belief; ``noise`` is the variance of the mixtures. Binary outcomes get a probit head. With a single covariate,
+    the treatment is a second input of one network, as in the paper.
+
+    The preset ``cmnist`` takes batches of 64 instead of the paper's 200 and scores held-out labels more often; ``ihdp``
+    has a shorter patience.
 
     Parameters
     ----------
     members : int
         Number of networks.
     components : int
-        Gaussians in a head's mixture.
-    hidden, depth : int
-        Units of a layer (images: eight times the channels of the first stage) and layers (stages) of the encoder.
+        Gaussians in the mixture of a head.
+    hidden : int
+        Units of a layer; for images, eight times the channels of the first stage.
+    depth : int
+        Layers of the encoder; for images, stages.
     negative_slope : float
-        Of the leaky ReLU; 0 is ReLU, a negative number stands for ELU.
+        Slope of the leaky ReLU for negative inputs; 0 means ReLU, a negative number ELU.
     dropout : float
+        Share of units that dropout removes while training.
     spectral_norm : float, optional
-        Largest gain of a layer; None for no limit.
+        Largest gain of a layer; None means no limit.
     batch_size : int
         Labels in a step, drawn with repetition.
     learning_rate : float
-    epoch_steps, patience, max_epochs : int
-        Steps between looks at held-out labels, looks without a better one after which a member stops, and the limit.
+        Learning rate of Adam.
+    epoch_steps : int
+        Steps between two scores of the held-out labels.
+    patience : int
+        A member stops after so many scores that are no better than its best.
+    max_epochs : int
+        Largest number of scores.
     max_validation : int
-        Held-out labels looked at.
+        Largest number of held-out labels that are scored.
     encoder : torch.nn.Module, optional
-        Your own, from (n, ...) to features (n, F); each member trains a copy that starts from the weights given.
+        Your own encoder, from (n, ...) to features (n, F). Each member trains a copy of it, weights included.
     outcome : "auto", "continuous" or "binary"
-        ``auto`` takes outcomes that are all 0 or 1 as binary.
+        With ``auto``, outcomes that are all 0 or 1 are binary.
     device : str
         ``auto`` takes a GPU if there is one.
     random_state : int
+        Seed of the weights, batches and held-out labels.
+
+    Attributes
+    ----------
+    steps_ : list of int
+        The step at which each member scored best.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.models import TarnetEnsemble
+    >>> x = np.linspace(-1, 1, 40)[:, None]
+    >>> t = np.arange(40) % 2
+    >>> model = TarnetEnsemble(members=2, hidden=8, depth=1, max_epochs=3).fit(x[:, 0] + t, t, X=x)
+    >>> model.posterior(x).mean.shape
+    (40, 2)
     """
 
-    network_: Tarnet | TreatmentAsInput
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "synthetic": {"hidden": 100, "dropout": 0.0, "depth": 4, "spectral_norm": 12.0, "negative_slope": 0.0},
-        "ihdp": {
-            "hidden": 400,
-            "dropout": 0.15,
-            "depth": 3,
-            "spectral_norm": 0.95,
-            "negative_slope": -1.0,
-            "patience": 4,
-        },
-        "cmnist": {
-            "hidden": 100,
-            "dropout": 0.1,
-            "depth": 3,
-            "spectral_norm": 24.0,
-            "negative_slope": 0.0,
-            "batch_size": 64,
-            "epoch_steps": 25,
-            "patience": 10,
-            "max_epochs": 48,
-        },
-    }
+    components: int = 5
+    members: int = 5
+    batch_size: int = 200
+    max_validation: int = 1000
 
-    def __init__(
-        self,
-        *,
-        members: int = 5,
-        components: int = 5,
-        hidden: int = 200,
-        depth: int = 3,
-        negative_slope: float = -1.0,
-        dropout: float = 0.1,
-        spectral_norm: float | None = 0.95,
-        batch_size: int = 200,
-        learning_rate: float = 1e-3,
-        epoch_steps: int = 10,
-        patience: int = 10,
-        max_epochs: int = 500,
-        max_validation: int = 1000,
-        encoder: nn.Module | None = None,
-        outcome: Outcome = "auto",
-        device: str = "auto",
-        random_state: int = 0,
-    ) -> None:
-        self.members = members
-        self.components = components
-        self.hidden = hidden
-        self.depth = depth
-        self.negative_slope = negative_slope
-        self.dropout = dropout
-        self.spectral_norm = spectral_norm
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.epoch_steps = epoch_steps
-        self.patience = patience
-        self.max_epochs = max_epochs
-        self.max_validation = max_validation
-        self.encoder = encoder
-        self.outcome = outcome
-        self.device = device
-        self.random_state = random_state
+    presets: ClassVar = PRESETS["ensemble"]
 
-    def _fit(self, data: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+    def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
         members = check_int(self.members, "members", low=2)
-        labels, free = self._prepare(data, pool, validation)
-        study = self._study(labels, free, members)
-        self.network_, self.steps_ = self._train(study, self._streams("member", members))
+        member_labels = self._member_labels(*self._prepare(labels, pool, validation), members)
+        self.network_, self.steps_ = self._train(member_labels, self._streams("member", members))
 
-    def _train(self, study: MemberLabels, streams: RandomStreams) -> tuple[Tarnet | TreatmentAsInput, list[int]]:
-        rate = check_number(self.learning_rate, "learning_rate", above=0.0)
-        size = min(check_int(self.batch_size, "batch_size", low=1), len(study.labels))
+    def _train(
+        self, member_labels: MemberLabels, streams: RandomStreams
+    ) -> tuple[Tarnet | TreatmentAsInput, list[int]]:
+        """Return a trained network, with a member for each stream, and the step at which each member scored best."""
         network, head = self._build(streams), self._head
 
         def log_likelihood(labels: LabelTensors) -> Tensor:
-            return head.log_likelihood(network.own_arm(labels.x, labels.t), labels.y)
+            return head.log_likelihood(network.under_arms(labels.x, labels.t), labels.y)
 
-        def loss() -> Tensor:
-            return -log_likelihood(study.batch(streams, size, repeat=True)).mean(1)
-
-        optimiser = adam(network, network, rate, decay=self._decay(len(study.labels)))
-        held_out = study.held_out(lambda: log_likelihood, self._chunk)
-        schedule = check_schedule(self.epoch_steps, self.patience, self.max_epochs)
-        return network, train(network, optimiser, loss, schedule, held_out, (study, streams))
+        return network, self._maximise_likelihood(network, log_likelihood, member_labels, streams, self._chunk)
 
     @property
     def _head(self) -> Head:
+        """Distribution of an outcome given the network's raw outputs."""
         return Probit() if self.binary_ else GaussianMixture(check_int(self.components, "components", low=1))
 
     def _build(self, streams: RandomStreams) -> Tarnet | TreatmentAsInput:
@@ -160,21 +127,21 @@ class TarnetEnsemble(DeepEstimator):
 
     @torch.no_grad()
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        parts = [self._moments(x[start : start + self._chunk]) for start in range(0, len(x), self._chunk)]
-        mean, variance = (np.concatenate(values, axis=1) for values in zip(*parts, strict=True))
+        chunks = [self._moments(x[start : start + self._chunk]) for start in range(0, len(x), self._chunk)]
+        mean, variance = (np.concatenate(values, axis=1) for values in zip(*chunks, strict=True))
         s = self.scaling_
         return Posterior.from_draws(
             mean * s.y_scale + s.y_mean, variance.mean(0) * s.y_scale**2, "probit" if self.binary_ else "identity"
         )
 
     def _moments(self, x: AnyArray) -> tuple[Array, Array]:
-        """Return each member's mean and variance of the outcome, (M, n, K)."""
+        """Return each member's mean and variance of the outcome in standard units, (M, n, K) each, for units x."""
         z = self.scaling_.covariates(x).to(self._device())
         raw = self.network_(z.expand(len(self.steps_), *z.shape))
         mean, variance = (v.transpose(1, 2).double().cpu().numpy() for v in self._head.moments(raw))
         return mean, variance
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def _extra_tensors(self) -> dict[str, Tensor]:
         return {}
 
-    def _restore(self, tensors: dict[str, Tensor]) -> None: ...
+    def _restore_tensors(self, tensors: dict[str, Tensor]) -> None: ...

@@ -24,7 +24,7 @@ from causalbald.errors import InputError, TrainingError
 from causalbald.experiments._plan import PAPER, preset_of
 from causalbald.experiments._trial import warm_start_positions
 from causalbald.models import DeepKernelGP, TarnetEnsemble, presets
-from causalbald.models._deep import check_schedule
+from causalbald.models._network_parameters import make_schedule
 from causalbald.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class _Task:
         if isinstance(model, DeepKernelGP):
             plan = model._schedule
         else:
-            plan = check_schedule(model.epoch_steps, model.patience, limit)
+            plan = make_schedule(model.epoch_steps, model.patience, limit)
         ended = max(model.steps_) + plan.patience * plan.every <= plan.max_steps
         return expected_log_likelihood(model.posterior(free.x, joint=False), free.t, free.y), ended
 

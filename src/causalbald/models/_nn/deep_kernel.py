@@ -1,4 +1,8 @@
-"""Deep kernel: a stationary kernel on features of the covariates, with the treatment as one feature more."""
+"""Deep kernel: a stationary kernel on features of the covariates, with the treatment as one more feature.
+
+The encoder is that of DUE (van Amersfoort et al., 2021, On Feature Collapse and Deep Kernel Learning for Single Forward
+Pass Uncertainty, arXiv:2102.11409); Causal-BALD (Jesson et al., 2021, arXiv:2111.02275) adds the treatment.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,17 @@ from causalbald.models._nn.kernels import KERNELS, squared_distances
 from causalbald.models._nn.random_streams import RandomStreams
 
 ARMS = 2
-# Of a standardised outcome. Keeps covariances invertible in single precision.
+# Least noise variance of a standardised outcome. It keeps covariances invertible in single precision.
 _LEAST_NOISE = 1e-4
 
 
 class DeepKernel(nn.Module):
-    """M deep kernels with a mean and a noise variance per arm, for standardised outcomes."""
+    """M deep kernels with a mean and a noise variance per arm, for standardised outcomes.
+
+    With features z(x), arm t, lengthscale l and variance v, the kernel of two units is
+    v κ((|z(x) - z(x')|² + (w t - w t')²) / l²), where κ is one of ``KERNELS`` and w is the treatment's feature. The
+    parameters' names are those of saved models.
+    """
 
     def __init__(
         self,
@@ -26,12 +35,12 @@ class DeepKernel(nn.Module):
         architecture: Architecture,
         streams: RandomStreams,
         kernel: str,
-        own: nn.Module | None = None,
+        custom: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.streams, self.kernel_name, members = streams, kernel, len(streams)
         comparing = replace(architecture, compares=True)
-        self.encoder = make_encoder(shape, comparing, streams, activate_output=True, own=own)
+        self.encoder = make_encoder(shape, comparing, streams, activate_output=True, custom=custom)
         feature_width(self.encoder, shape, members)
         self.log_lengthscale = nn.Parameter(torch.zeros(members, 1, 1))
         self.log_treatment = nn.Parameter(torch.zeros(members, 1, 1))
@@ -40,8 +49,8 @@ class DeepKernel(nn.Module):
         self.log_noise = nn.Parameter(torch.full((members, ARMS), math.log(0.3)))
 
     @torch.no_grad()
-    def start_at(self, x: Tensor) -> None:
-        """Set the lengthscale to the mean distance between the features of x (M, n, ...), the treatment to half."""
+    def initialise(self, x: Tensor) -> None:
+        """Start the lengthscale at the mean distance of the features of x (M, n, ...), the treatment at half of it."""
         self.eval()
         features = self.encoder(x)
         distance = torch.cdist(features, features).mean((1, 2), keepdim=True).clamp_min(1e-6)
@@ -69,7 +78,7 @@ class DeepKernel(nn.Module):
     @torch.no_grad()
     def member_kernels(self) -> list[MemberKernel]:
         """Return each member's kernel on features, in double precision on the CPU."""
-        values = [
+        parameters = [
             v.detach().double().cpu()
             for v in (
                 self.log_lengthscale.exp()[:, 0, 0],
@@ -79,13 +88,13 @@ class DeepKernel(nn.Module):
                 self.log_noise.exp() + _LEAST_NOISE,
             )
         ]
-        return [MemberKernel(self.kernel_name, *rest) for rest in zip(*values, strict=True)]
+        return [MemberKernel(self.kernel_name, *values) for values in zip(*parameters, strict=True)]
 
     @torch.no_grad()
     def encode(self, x: Tensor, chunk: int) -> Tensor:
-        """Return features (M, n, F) of the same units x (n, ...) for every member, on the CPU, ``chunk`` at a time.
+        """Return features (M, n, F) of the same units x (n, ...) for every member, ``chunk`` units at a time.
 
-        They are as exact as the network, in single precision.
+        The features are float32 on the CPU, as the network computes them.
         """
         self.eval()
         device, members = self.means.device, len(self.means)
@@ -95,7 +104,10 @@ class DeepKernel(nn.Module):
 
 @dataclass(frozen=True)
 class MemberKernel:
-    """One member's covariance between units given by their features (n, F), with arms; double precision."""
+    """One member's covariance between units given by their features (n, F), with arms: a ``Process`` of ``_sites``.
+
+    Parameters are in double precision; covariances have the precision of the features.
+    """
 
     kernel_name: str
     lengthscale: Tensor
@@ -111,23 +123,24 @@ class MemberKernel:
         return self._covariance(torch.zeros(ARMS, ARMS, dtype=self.means.dtype), arms, arms)
 
     def kernel(self, x: Tensor, arm_x: Tensor, z: Tensor, arm_z: Tensor) -> Tensor:
-        """Return the kernel (n, m) between units x (n, F) and z (m, F) with arms, in their precision."""
+        """Return the kernel (n, m) between units x (n, F) with arms (n,) and units z (m, F) with arms (m,)."""
         return self._covariance(squared_distances(x, z), arm_x, arm_z)
 
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
-        """Return the kernel (K, r, n) between sites u (r, F) with arms and units z (n, F), in their precision."""
+        """Return the kernel (K, r, n) between sites u (r, F) with arms (r,) and units z (n, F) under each arm."""
         squared = squared_distances(u / self.lengthscale, z / self.lengthscale)
-        found = squared.new_empty(ARMS, *squared.shape)
+        kernel = squared.new_empty(ARMS, *squared.shape)
         for a in range(ARMS):
-            apart = (self.treatment / self.lengthscale * (arm - a)).square()[:, None].to(squared)
-            torch.mul(KERNELS[self.kernel_name](squared + apart), self.variance, out=found[a])
-        return found
+            between_arms = (self.treatment / self.lengthscale * (arm - a)).square()[:, None].to(squared)
+            torch.mul(KERNELS[self.kernel_name](squared + between_arms), self.variance, out=kernel[a])
+        return kernel
 
     def with_effects(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
-        """Return the kernel (r, n) between sites u (r, F) with arms and the effects of units z (n, F)."""
+        """Return the kernel (r, n) between sites u (r, F) with arms (r,) and the effects of units z (n, F)."""
         by_arm = self.by_arm(u, arm, z)
         return by_arm[1].sub_(by_arm[0])
 
     def _covariance(self, squared: Tensor, arm_x: Tensor, arm_z: Tensor) -> Tensor:
-        apart = (self.treatment * (arm_x[:, None] - arm_z[None, :])).square().to(squared)
-        return self.variance * KERNELS[self.kernel_name]((squared + apart) / self.lengthscale.square())
+        """Return the kernel (n, m) for squared distances (n, m) of features and for arms (n,) and (m,)."""
+        between_arms = (self.treatment * (arm_x[:, None] - arm_z[None, :])).square().to(squared)
+        return self.variance * KERNELS[self.kernel_name]((squared + between_arms) / self.lengthscale.square())

@@ -1,4 +1,4 @@
-"""What turns covariates into features: residual networks for tables and for images, or the user's own module."""
+"""Encoders turn covariates into features: residual networks for tables and for images, or the user's own module."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from causalbald.errors import InputError
 from causalbald.models._nn.layers import Convolution, Dense, activation, fixed_kernels
 from causalbald.models._nn.random_streams import RandomStreams
 
-# Images passed through all layers at a time, so that what one layer gives the next is still in the cache.
-_AT_ONCE = 16
+# Images that pass through all layers together: what one layer hands to the next then stays in the processor's cache.
+CHUNK_IMAGES = 16
 
 
 @dataclass(frozen=True)
 class Architecture:
     """Size and regularisation of a network, as in the paper's tables.
 
-    ``compares``: what follows compares images with each other. Dropout then takes the same channels from all images of
-    a batch: channels that only some of them lack would set these apart by more than what is in the pictures.
+    ``coefficient`` is the largest gain of a layer; None means no limit. ``compares`` states that images are compared
+    with each other afterwards, as by a kernel. Dropout then removes the same channels from all images of a batch: if
+    it removed other channels from each image, images would differ more by that than by what they show.
     """
 
     hidden: int
@@ -56,15 +57,15 @@ class DenseEncoder(nn.Module):
         return activation(self.architecture.slope, x) if self.activate_output else x
 
     def preactivate(self, x: Tensor) -> Tensor:
-        """Return what a residual layer sees: activated, with dropout while training."""
+        """Return x activated, with dropout while training: the input of a residual layer."""
         return dropout(activation(self.architecture.slope, x), self.architecture.dropout, self.streams, self.training)
 
 
 class ConvolutionalEncoder(nn.Module):
     """Residual network for one member's images: (n, channels, H, W) to (n, outputs).
 
-    A 5 x 5 stem to hidden / 8 channels, then ``depth`` stages of two residual blocks; the second block of each stage
-    but the last doubles the channels and halves the image. Averaged over the image at the end.
+    A 5 x 5 stem to hidden / 8 channels, then ``depth`` stages of two residual blocks. The second block of each stage
+    doubles the channels and halves the image, except in the last stage. Features are averages over the image.
     """
 
     def __init__(self, image: tuple[int, int, int], architecture: Architecture, *, activate_output: bool) -> None:
@@ -87,14 +88,17 @@ class ConvolutionalEncoder(nn.Module):
         if self.training or torch.is_grad_enabled():
             return self._features(x)
         with fixed_kernels(self):
-            return torch.cat([self._features(part) for part in torch.split(x, _AT_ONCE)])
+            return torch.cat([self._features(part) for part in torch.split(x, CHUNK_IMAGES)])
 
     def _features(self, x: Tensor) -> Tensor:
+        """Return features of a batch of images, all passed through the layers together."""
         x = self.blocks(self.stem(x.contiguous(memory_format=torch.channels_last))).mean((2, 3))
         return activation(self.slope, x) if self.activate_output else x
 
 
 class _ResidualBlock(nn.Module):
+    """Two 3 x 3 convolutions, each after activation and dropout, plus a 1 x 1 convolution as shortcut."""
+
     def __init__(
         self, inputs: int, outputs: int, image: tuple[int, int], stride: int, architecture: Architecture
     ) -> None:
@@ -106,25 +110,28 @@ class _ResidualBlock(nn.Module):
         self.shortcut = Convolution(inputs, outputs, 1, image=image, stride=stride, coefficient=gain)
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = self.second(self._preactivate(self.first(self._preactivate(x))))
-        outputs: Tensor = self.shortcut(self._dropout(x)) + inner
+        """Return images x (n, inputs, H, W) mapped to (n, outputs, H / stride, W / stride)."""
+        residual = self.second(self._preactivate(self.first(self._preactivate(x))))
+        outputs: Tensor = self.shortcut(self._dropout(x)) + residual
         return outputs
 
     def _preactivate(self, x: Tensor) -> Tensor:
+        """Return x activated, with dropout while training."""
         return self._dropout(activation(self.slope, x))
 
     def _dropout(self, x: Tensor) -> Tensor:
+        """Return x with whole channels zeroed while training: the same ones in all images if these are compared."""
         if self.compares and self.training:
             return x * functional.dropout2d(x.new_ones(1, x.shape[1], 1, 1), self.dropout)
         return functional.dropout2d(x, self.dropout, self.training)
 
 
 class ModulePerMember(nn.Module):
-    """One ordinary module per member, one after another: x (M, n, ...) to features (M, n, F).
+    """One ordinary module per member, called one after another: x (M, n, ...) to features (M, n, F).
 
-    For convolutions this is faster on a CPU than one grouped convolution. Whatever is below ``each.<m>`` belongs to
-    member m; all other parameters of a network have a leading member axis. Randomness inside a module follows
-    that member's stream.
+    For convolutions this is faster on a CPU than one grouped convolution. Parameters below ``each.<m>`` belong to
+    member m, also in saved models; all other parameters of a network have a leading member axis. Randomness inside a
+    module follows that member's stream.
     """
 
     def __init__(self, make: Callable[[], nn.Module], streams: RandomStreams) -> None:
@@ -138,7 +145,7 @@ class ModulePerMember(nn.Module):
         self.select(range(len(members)))
 
     def select(self, members: Sequence[int]) -> None:
-        """From now on encode for these members only."""
+        """From now on encode for these members only, in this order."""
         self.members = list(members)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -146,6 +153,7 @@ class ModulePerMember(nn.Module):
         return torch.stack([self._features(row, x[row]) for row in range(len(self.members))])
 
     def _features(self, row: int, x: Tensor) -> Tensor:
+        """Return features (n, F) of x (n, ...) by the module in this row of the selected members."""
         encoder = self.each[self.members[row]]
         if not self.training:
             features: Tensor = encoder(x)
@@ -157,7 +165,7 @@ class ModulePerMember(nn.Module):
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch's global random state inside, restore it after."""
+    """Seed torch's global random state; restore the state afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
@@ -169,13 +177,17 @@ def make_encoder(
     streams: RandomStreams,
     *,
     activate_output: bool,
-    own: nn.Module | None = None,
+    custom: nn.Module | None = None,
 ) -> nn.Module:
-    """Return an encoder for covariates of one unit's ``shape``: the user's ``own``, convolutional, or dense."""
-    if own is not None:
-        if not isinstance(own, nn.Module):
-            raise InputError(f"encoder must be a torch.nn.Module, got {type(own).__name__}.")
-        return ModulePerMember(lambda: copy.deepcopy(own), streams)
+    """Return an encoder (M, n, *shape) -> (M, n, F) for units with covariates of this ``shape``.
+
+    Each member gets a copy of ``custom``, the user's own module, if there is one. Otherwise tables get a
+    ``DenseEncoder`` and images a ``ConvolutionalEncoder`` per member. Raises InputError if ``custom`` is no module.
+    """
+    if custom is not None:
+        if not isinstance(custom, nn.Module):
+            raise InputError(f"encoder must be a torch.nn.Module, got {type(custom).__name__}.")
+        return ModulePerMember(lambda: copy.deepcopy(custom), streams)
     if len(shape) == 1:
         return DenseEncoder(shape[0], architecture, streams, activate_output=activate_output)
     channels, height, width = shape
@@ -185,7 +197,10 @@ def make_encoder(
 
 @torch.no_grad()
 def feature_width(encoder: nn.Module, shape: tuple[int, ...], members: int) -> int:
-    """Return the number of features that an encoder gives for covariates of one unit's ``shape``."""
+    """Return F, the number of features of an encoder for units with covariates of this ``shape``.
+
+    Raises InputError if the encoder, which may be the user's, does not return features (n, F).
+    """
     was_training = encoder.training
     features = encoder.eval()(torch.zeros(members, 2, *shape))
     encoder.train(was_training)
@@ -195,8 +210,11 @@ def feature_width(encoder: nn.Module, shape: tuple[int, ...], members: int) -> i
 
 
 def dropout(x: Tensor, rate: float, streams: RandomStreams, training: bool) -> Tensor:
-    """Return x (M, ...) with a share ``rate`` of its entries zeroed while training, the rest scaled up."""
+    """Return x (M, ...) with a share ``rate`` of its entries zeroed while training, and the remaining ones scaled up.
+
+    Not ``torch.nn.functional.dropout``, which draws from one global stream instead of one stream per member.
+    """
     if rate == 0.0 or not training:
         return x
-    kept = streams.uniform(x.shape[1:]) >= rate
-    return x * (kept.to(x) / (1 - rate))
+    survives = streams.uniform(x.shape[1:]) >= rate
+    return x * (survives.to(x) / (1 - rate))

@@ -1,4 +1,8 @@
-"""Stationary kernels as functions of the squared distance in lengthscales, each with value 1 at distance 0."""
+"""Stationary kernels as functions of the squared distance d², measured in lengthscales; each is 1 at distance 0.
+
+The kernels are in Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1: the squared
+exponential, and the Matérn class with ν = 1/2, 3/2 and 5/2.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-_TINY = 1e-12  # keeps the gradient of the root finite at distance 0
+# Added to d² before the root, whose gradient would be infinite at distance 0.
+_LEAST_SQUARED_DISTANCE = 1e-12
 
 
 def rbf(squared: Tensor) -> Tensor:
@@ -18,19 +23,19 @@ def rbf(squared: Tensor) -> Tensor:
 
 def matern12(squared: Tensor) -> Tensor:
     """Return exp(-d)."""
-    return torch.exp(-(squared + _TINY).sqrt())
+    return torch.exp(-(squared + _LEAST_SQUARED_DISTANCE).sqrt())
 
 
 def matern32(squared: Tensor) -> Tensor:
     """Return (1 + √3 d) exp(-√3 d)."""
-    d = (3 * squared).add_(_TINY).sqrt_()
-    return (1 + d) * d.neg().exp_()
+    scaled = (3 * squared).add_(_LEAST_SQUARED_DISTANCE).sqrt_()  # √3 d
+    return (1 + scaled) * scaled.neg().exp_()
 
 
 def matern52(squared: Tensor) -> Tensor:
     """Return (1 + √5 d + 5 d²/3) exp(-√5 d)."""
-    d = math.sqrt(5) * (squared + _TINY).sqrt()
-    return (1 + d + 5 / 3 * squared) * torch.exp(-d)
+    scaled = math.sqrt(5) * (squared + _LEAST_SQUARED_DISTANCE).sqrt()  # √5 d
+    return (1 + scaled + 5 / 3 * squared) * torch.exp(-scaled)
 
 
 KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -44,9 +49,11 @@ KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
 def squared_distances(x: Tensor, z: Tensor) -> Tensor:
     """Return squared distances (..., n, m) between rows of x (..., n, F) and z (..., m, F).
 
-    Both are centred first: features that lie far from the origin but near each other would cancel.
+    Not torch.cdist, which takes the root: the kernels would square its result again, and its gradient at 0 is not that
+    of the square.
     """
+    # |x - z|² = |x|² + |z|² - 2 xᵀz loses digits where |x| is much larger than |x - z|: x and z are centred first.
     centre = z.detach().mean(-2, keepdim=True)
     x, z = x - centre, z - centre
-    cross = x @ z.mT
-    return (x.square().sum(-1)[..., :, None] + z.square().sum(-1)[..., None, :] - 2 * cross).clamp_min(0.0)
+    products = x @ z.mT
+    return (x.square().sum(-1)[..., :, None] + z.square().sum(-1)[..., None, :] - 2 * products).clamp_min(0.0)

@@ -1,4 +1,9 @@
-"""Dense and convolutional layers with soft spectral normalisation: a weight's gain is capped, never raised."""
+"""Dense and convolutional layers with soft spectral normalisation: a weight's gain is capped, never raised.
+
+The gain of a linear map is its largest singular value σ. A weight W is applied as W / max(1, σ / c), c the coefficient
+(Gouk et al., 2021, Regularisation of Neural Networks by Enforcing Lipschitz Continuity, arXiv:1804.04368).
+σ is followed by power iteration, one a training step (Miyato et al., 2018, arXiv:1802.05957, algorithm 1).
+"""
 
 from __future__ import annotations
 
@@ -13,21 +18,23 @@ from torch.nn.grad import conv2d_input
 
 from causalbald.models._nn.random_streams import RandomStreams
 
+# Power iterations of a new layer.
 _FIRST_ITERATIONS = 15
 
 
 def activation(slope: float, x: Tensor) -> Tensor:
-    """Return leaky ReLU with the given slope (0: ReLU), or ELU for a negative one, as the paper's tables say it."""
+    """Return leaky ReLU of x with this slope (0: ReLU), or ELU for a negative slope, as in the paper's tables."""
     return functional.elu(x) if slope < 0 else functional.leaky_relu(x, slope)
 
 
 class Dense(nn.Module):
     """M linear maps, (M, *stack, n, inputs) to (M, *stack, n, outputs), each divided by max(1, gain / coefficient).
 
-    The gain is the largest singular value, followed by one power iteration a training step.
+    Not ``torch.nn.utils.parametrizations.spectral_norm``, which divides by the gain even where it is below the
+    coefficient, and knows neither members nor stacks.
     """
 
-    gain_vector: Tensor
+    gain_vector: Tensor  # right singular vector of the largest singular value; saved with the model
 
     def __init__(
         self,
@@ -49,7 +56,7 @@ class Dense(nn.Module):
                 self.gain()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (M, *stack, n, inputs); a missing or unit stack axis is shared."""
+        """Return x (M, *stack, n, inputs) mapped; a stack axis that is missing or 1 is shared."""
         mapped = x @ self.weight
         if self.coefficient is None:
             return mapped + self.bias
@@ -62,8 +69,10 @@ class Dense(nn.Module):
     def gain(self) -> Tensor:
         """Return the largest singular values, (M, *stack, 1, 1), after one more power iteration while training.
 
-        Vectors are multiplied as rows: batched products of matrices with columns take ten times as long.
+        The gradient flows through the weight alone, not through the singular vectors.
         """
+        # u = W v / |W v|, then v = Wᵀ u / |Wᵀ u|, then σ = uᵀ W v. Vectors are multiplied as rows: batched products of
+        # matrices with columns take ten times as long.
         with torch.no_grad():
             left = functional.normalize(self.gain_vector.mT @ self.weight.mT, dim=-1)
         mapped = left @ self.weight
@@ -73,13 +82,13 @@ class Dense(nn.Module):
 
 
 class Convolution(nn.Conv2d):
-    """A convolution divided by max(1, gain / coefficient), the gain that of the map on images of the given size.
+    """A convolution divided by max(1, gain / coefficient), with the gain of its map on images of the given size.
 
-    A kernel's gain depends on image size, padding and stride; that of the kernel reshaped into a matrix, which is
-    often used instead, is another number and bounds nothing.
+    The gain of a kernel depends on image size, padding and stride. The gain of the kernel reshaped into a matrix, which
+    is often used instead, is another number and bounds nothing.
     """
 
-    gain_image: Tensor
+    gain_image: Tensor  # right singular vector of the largest singular value; saved with the model
 
     def __init__(
         self,
@@ -100,11 +109,11 @@ class Convolution(nn.Conv2d):
                 self._iterate()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (n, inputs, H, W) to (n, outputs, H / stride, W / stride)."""
+        """Return x (n, inputs, H, W) mapped to (n, outputs, H / stride, W / stride)."""
         return functional.conv2d(x, self.normalised(), self.bias, self.stride, self.padding)
 
     def normalised(self) -> Tensor:
-        """Return the kernel that is applied."""
+        """Return the kernel that is applied, after one more power iteration while training."""
         if self.coefficient is None:
             return self.weight
         if self.fixed is not None:
@@ -112,22 +121,25 @@ class Convolution(nn.Conv2d):
         if self.training:
             self._iterate()
         mapped = self._map(self.gain_image)
-        gain = (mapped * _unit_image(mapped.detach())).sum()
+        gain = (mapped * _unit_image(mapped.detach())).sum()  # σ = uᵀ W v, u = W v / |W v|
         return self.weight / (gain / self.coefficient).clamp_min(1.0)
 
     def _map(self, x: Tensor) -> Tensor:
+        """Return the convolution of x with the kernel as it is, without bias."""
         return functional.conv2d(x, self.weight, None, self.stride, self.padding)
 
     @torch.no_grad()
     def _iterate(self) -> None:
+        """Do one power iteration on ``gain_image``: v = Wᵀ u / |Wᵀ u|, u = W v / |W v|."""
         left, size = _unit_image(self._map(self.gain_image)), list(self.gain_image.shape)
+        # The transpose of a convolution is the gradient with respect to its input.
         back: Tensor = conv2d_input(size, self.weight, left, self.stride, self.padding)  # type: ignore[no-untyped-call]
         self.gain_image.copy_(_unit_image(back))
 
 
 @contextmanager
 def fixed_kernels(network: nn.Module) -> Iterator[None]:
-    """Inside, kernels are normalised once, not for every batch: weights must not change."""
+    """Normalise each kernel of a network once, not for every batch; inside, weights must not change."""
     convolutions = [layer for layer in network.modules() if isinstance(layer, Convolution)]
     for layer in convolutions:
         layer.fixed = layer.normalised()
@@ -139,9 +151,11 @@ def fixed_kernels(network: nn.Module) -> Iterator[None]:
 
 
 def _unit(x: Tensor) -> Tensor:
+    """Return columns (..., n, 1) divided by their lengths."""
     return functional.normalize(x, dim=-2)
 
 
 def _unit_image(x: Tensor) -> Tensor:
+    """Return an image divided by its length."""
     length: Tensor = x.norm().clamp_min(1e-12)
     return x / length

@@ -1,4 +1,4 @@
-"""Who trains on which labels, and who is stopped on which."""
+"""Which labels each member of a network trains on, and which labels decide when the member stops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from causalbald.models._nn.random_streams import RandomStreams
 
 @dataclass(frozen=True)
 class LabelTensors:
-    """Labels in standard units: x (n, ...), t (n,), y (n,)."""
+    """Labels in standard units: covariates x (n, ...), arms t (n,) and outcomes y (n,)."""
 
     x: Tensor
     t: Tensor
@@ -26,104 +26,120 @@ class LabelTensors:
         return len(self.y)
 
     def take(self, rows: Tensor) -> LabelTensors:
-        """Return the labels at ``rows``, of any shape."""
+        """Return the labels at ``rows``: an index of any shape, whose shape replaces (n,)."""
         return LabelTensors(self.x[rows], self.t[rows], self.y[rows])
+
+
+# Scores labels of M members, each (M, v): a score (M, v), larger is better.
+LabelScore = Callable[[LabelTensors], Tensor]
 
 
 @dataclass(frozen=True)
 class MemberRows:
-    """Rows of labels for each member: index (M, r), and 1 where a row counts, 0 where it only fills up."""
+    """Rows of a set of labels for each of M members, padded to the same number.
+
+    ``index`` (M, r) holds the rows, ``mask`` (M, r) is 1 for a row of the member and 0 for padding.
+    """
 
     index: Tensor
-    counts: Tensor
+    mask: Tensor
 
     @classmethod
-    def of(cls, members: Sequence[Positions], device: torch.device) -> MemberRows:
-        """Return the rows of each member, filled up to the length of the longest."""
-        longest = max(len(rows) for rows in members)
-        index = np.stack([np.resize(rows, longest) for rows in members])
-        counts = np.stack([np.arange(longest) < len(rows) for rows in members])
-        return cls(torch.as_tensor(index, device=device), torch.as_tensor(counts, dtype=torch.float32, device=device))
+    def padded(cls, rows_of_members: Sequence[Positions], device: torch.device) -> MemberRows:
+        """Return the rows of each member, padded to the length of the longest by repeating them."""
+        longest = max(len(rows) for rows in rows_of_members)
+        index = np.stack([np.resize(rows, longest) for rows in rows_of_members])
+        mask = np.stack([np.arange(longest) < len(rows) for rows in rows_of_members])
+        return cls(torch.as_tensor(index, device=device), torch.as_tensor(mask, dtype=torch.float32, device=device))
 
-    def at_most(self, limit: int, rng: np.random.Generator) -> Positions:
-        """Return ``columns`` with at most ``limit`` of each member's rows, at random; all if there are no more."""
+    def draw_columns(self, limit: int, rng: np.random.Generator) -> Positions:
+        """Return columns of ``index`` with at most ``limit`` rows of each member, at random; all if none has more."""
         longest = self.index.shape[1]
         return np.arange(longest) if longest <= limit else np.sort(rng.permutation(min(self.lengths))[:limit])
 
     def of_member(self, m: int) -> MemberRows:
-        """Return one member's rows, those that count."""
-        return MemberRows(self.index[m : m + 1, : self.lengths[m]], self.counts[m : m + 1, : self.lengths[m]])
+        """Return the rows of one member, without padding."""
+        return MemberRows(self.index[m : m + 1, : self.lengths[m]], self.mask[m : m + 1, : self.lengths[m]])
 
     def of_members(self, members: Sequence[int]) -> MemberRows:
         """Return the rows of some members."""
-        return MemberRows(self.index[members], self.counts[members])
+        return MemberRows(self.index[members], self.mask[members])
 
-    def columns(self, columns: Positions) -> MemberRows:
-        """Return the same places of every member's rows."""
-        return MemberRows(self.index[:, columns], self.counts[:, columns])
+    def take_columns(self, columns: Positions) -> MemberRows:
+        """Return the same columns of the rows of every member."""
+        return MemberRows(self.index[:, columns], self.mask[:, columns])
 
     @cached_property
     def lengths(self) -> list[int]:
-        """How many rows count, per member."""
-        return [int(n) for n in self.counts.sum(1)]
+        """Number of rows of each member, without padding."""
+        return [int(n) for n in self.mask.sum(1)]
 
-    def mean(self, score: Tensor) -> Tensor:
-        """Return the mean (M,) of scores (M, r) over the rows that count."""
-        return (score * self.counts).sum(1) / self.counts.sum(1)
-
-
-Score = Callable[[LabelTensors], Tensor]
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the mean (M,) of values (M, r) over each member's rows, without padding."""
+        return (values * self.mask).sum(1) / self.mask.sum(1)
 
 
 @dataclass
 class MemberLabels:
-    """What a network is trained on, and what it is stopped on: rows per member of two sets of labels."""
+    """Rows of ``labels`` that each member trains on, and rows of ``stop_labels`` that decide when it stops.
+
+    The two sets may be the same labels, of which each member holds out a share. With ``stop_rows`` None, nothing is
+    held out. :func:`training.train` calls ``select`` when members stop.
+    """
 
     labels: LabelTensors
-    train: MemberRows
-    held: LabelTensors
-    held_rows: MemberRows | None
+    rows: MemberRows
+    stop_labels: LabelTensors
+    stop_rows: MemberRows | None
 
     def __post_init__(self) -> None:
-        self._all = self.train, self.held_rows
+        self._rows_of_all = self.rows, self.stop_rows
 
     @classmethod
     def of_all(cls, labels: LabelTensors, members: int) -> MemberLabels:
-        """Return the study in which every member trains on all labels and nothing is held out."""
-        rows = MemberRows.of([np.arange(len(labels))] * members, labels.y.device)
+        """Return what lets every member train on all labels, with nothing held out."""
+        rows = MemberRows.padded([np.arange(len(labels))] * members, labels.y.device)
         return cls(labels, rows, labels, None)
 
     def of_member(self, m: int) -> MemberLabels:
-        """Return the study of one member alone."""
-        held = None if self.held_rows is None else self.held_rows.of_member(m)
-        return MemberLabels(self.labels, self.train.of_member(m), self.held, held)
+        """Return the labels of one member alone."""
+        stop_rows = None if self.stop_rows is None else self.stop_rows.of_member(m)
+        return MemberLabels(self.labels, self.rows.of_member(m), self.stop_labels, stop_rows)
 
     def select(self, members: Sequence[int]) -> None:
-        """From now on give rows of these members only."""
-        train, held = self._all
-        self.train, self.held_rows = train.of_members(members), None if held is None else held.of_members(members)
+        """From now on return labels of these members only, in this order."""
+        rows, stop_rows = self._rows_of_all
+        self.rows, self.stop_rows = (
+            rows.of_members(members),
+            None if stop_rows is None else stop_rows.of_members(members),
+        )
 
-    def held_out(self, prepare: Callable[[], Score], chunk: int) -> Callable[[], Tensor] | None:
-        """Return a function () -> (M,): the mean score of what each member holds out; None if nothing is.
+    def stop_score(self, prepare: Callable[[], LabelScore], chunk: int) -> Callable[[], Tensor] | None:
+        """Return a function () -> (M,), the mean score of the labels that each member holds out.
 
-        At each look ``prepare`` gives the score to use, a function of labels (M, v) -> (M, v); ``chunk`` labels
-        of each member at a time are passed to it.
+        Returns None if nothing is held out. Each call asks ``prepare`` for the score of the network as it is then, and
+        passes ``chunk`` labels of each member at a time to that score. :func:`training.train` calls the function.
         """
-        if self.held_rows is None:
+        if self.stop_rows is None:
             return None
 
         def mean_score() -> Tensor:
-            assert self.held_rows is not None
-            rows, score = self.held_rows, prepare()
-            return rows.mean(torch.cat([score(self.held.take(part)) for part in torch.split(rows.index, chunk, 1)], 1))
+            assert self.stop_rows is not None
+            rows, score = self.stop_rows, prepare()
+            parts = torch.split(rows.index, chunk, 1)
+            return rows.mean(torch.cat([score(self.stop_labels.take(part)) for part in parts], 1))
 
         return mean_score
 
     def batch(self, streams: RandomStreams, size: int, *, repeat: bool) -> LabelTensors:
-        """Return random training labels of each member, (M, size); without repetition at most what every one has."""
-        lengths = self.train.lengths
+        """Return random training labels of each member, (M, size).
+
+        With ``repeat`` a label can occur more than once. Without, the batch is no longer than the shortest training
+        set of all members, including the members that have stopped: a member's batches do not depend on the others.
+        """
+        lengths = self.rows.lengths
         if repeat:
-            drawn = streams.integers(lengths, size)
+            columns = streams.integers(lengths, size)
         else:
-            drawn = streams.subsets(lengths, min(size, *self._all[0].lengths))
-        return self.labels.take(self.train.index.gather(1, drawn.to(self.train.index.device)))
+            columns = streams.subsets(lengths, min(size, *self._rows_of_all[0].lengths))
+        return self.labels.take(self.rows.index.gather(1, columns.to(self.rows.index.device)))

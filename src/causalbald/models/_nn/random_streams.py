@@ -1,4 +1,4 @@
-"""One random stream per member, so that a member's result does not depend on who is trained beside it."""
+"""One random stream per member: what a member draws does not depend on which other members are trained."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from torch import Tensor
 
 
 class RandomStreams:
-    """Random numbers for M members: every draw has a leading member axis, row m from member m's own stream."""
+    """Random numbers for M members: every draw has a leading member axis, row m from the stream of member m."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
-        self._all = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self._generators = self._all
+        self._generators_of_all = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._generators = self._generators_of_all
 
     def __len__(self) -> int:
         return len(self._generators)
 
     def of_member(self, m: int) -> RandomStreams:
-        """Return one member's stream alone, as far as it has come."""
+        """Return the stream of one member alone; it continues where the member's stream is now."""
         alone = RandomStreams([])
-        alone._all = alone._generators = [self._all[m]]
+        alone._generators_of_all = alone._generators = [self._generators_of_all[m]]
         return alone
 
     def select(self, members: Sequence[int]) -> None:
-        """From now on draw for these members only; the others' streams stay where they are."""
-        self._generators = [self._all[m] for m in members]
+        """From now on draw for these members only; the other members' streams stay where they are."""
+        self._generators = [self._generators_of_all[m] for m in members]
 
     def uniform(self, shape: Sequence[int], *, low: float = 0.0, high: float = 1.0) -> Tensor:
-        """Return uniform draws, (M, *shape)."""
+        """Return uniform draws between ``low`` and ``high``, (M, *shape)."""
         draws = torch.stack([torch.rand(*shape, generator=g) for g in self._generators])
         return draws if (low, high) == (0.0, 1.0) else low + (high - low) * draws
 
@@ -43,10 +43,10 @@ class RandomStreams:
         return torch.stack([torch.randint(h, (size,), generator=g) for h, g in draws])
 
     def subsets(self, high: Sequence[int], size: int) -> Tensor:
-        """Return ``size`` different members of range(high[m]), (M, size)."""
+        """Return draws without repetition from range(high[m]), (M, size)."""
         draws = zip(high, self._generators, strict=True)
         return torch.stack([torch.randperm(h, generator=g)[:size] for h, g in draws])
 
-    def seed(self, member: int) -> int:
-        """Return a fresh seed from one member's stream."""
-        return int(torch.randint(2**62, (1,), generator=self._generators[member]))
+    def seed(self, row: int) -> int:
+        """Return a new seed from the stream of the member in this row of the draws."""
+        return int(torch.randint(2**62, (1,), generator=self._generators[row]))

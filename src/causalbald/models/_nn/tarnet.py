@@ -1,4 +1,8 @@
-"""TARNet: features shared between arms, then a branch and a head for each arm."""
+"""TARNet: features shared between arms, then a branch and a head for each arm.
+
+The architecture is that of Shalit, Johansson and Sontag (2017), Estimating individual treatment effect: generalization
+bounds and algorithms, arXiv:1606.03976, with the residual branches of Causal-BALD (arXiv:2111.02275).
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,11 @@ class Tarnet(nn.Module):
         architecture: Architecture,
         streams: RandomStreams,
         outputs: int,
-        own: nn.Module | None = None,
+        custom: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.architecture, self.streams = architecture, streams
-        self.encoder = make_encoder(shape, architecture, streams, activate_output=False, own=own)
+        self.encoder = make_encoder(shape, architecture, streams, activate_output=False, custom=custom)
         width = feature_width(self.encoder, shape, len(streams))
         narrow, gain = max(1, architecture.hidden // 2), architecture.coefficient
         self.shortcut = Dense(width, narrow, streams, coefficient=gain, stack=(ARMS,))
@@ -35,22 +39,25 @@ class Tarnet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the head's raw outputs (M, K, n, outputs) under each arm for covariates x (M, n, ...)."""
+        # Features z are shared; each arm adds W_0 z + W_1 a(z), then W_2 a(·), then its head on a(·), a the activation.
         features = self.encoder(x)[:, None]
         branch = self.shortcut(self._dropout(features)) + self.first(self._preactivate(features))
         branch = branch + self.second(self._preactivate(branch))
         raw: Tensor = self.head(self._preactivate(branch))
         return raw
 
-    def own_arm(self, x: Tensor, t: Tensor) -> Tensor:
-        """Return raw outputs (M, n, outputs) under each unit's own arm t (M, n)."""
+    def under_arms(self, x: Tensor, t: Tensor) -> Tensor:
+        """Return raw outputs (M, n, outputs) of covariates x (M, n, ...) under arms t (M, n)."""
         raw: Tensor = self(x)
         index = t[:, None, :, None].expand(-1, 1, -1, raw.shape[-1])
         return raw.gather(1, index)[:, 0]
 
     def _preactivate(self, x: Tensor) -> Tensor:
+        """Return x activated, with dropout while training."""
         return self._dropout(activation(self.architecture.slope, x))
 
     def _dropout(self, x: Tensor) -> Tensor:
+        """Return x with dropout while training, drawn from the members' streams."""
         return dropout(x, self.architecture.dropout, self.streams, self.training)
 
 
@@ -66,10 +73,10 @@ class TreatmentAsInput(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the head's raw outputs (M, K, n, outputs) under each arm for covariates x (M, n, inputs)."""
         arms = [torch.full(x.shape[:2], arm, device=x.device) for arm in range(ARMS)]
-        return torch.stack([self.own_arm(x, t) for t in arms], 1)
+        return torch.stack([self.under_arms(x, t) for t in arms], 1)
 
-    def own_arm(self, x: Tensor, t: Tensor) -> Tensor:
-        """Return raw outputs (M, n, outputs) under each unit's own arm t (M, n)."""
+    def under_arms(self, x: Tensor, t: Tensor) -> Tensor:
+        """Return raw outputs (M, n, outputs) of covariates x (M, n, inputs) under arms t (M, n)."""
         features = self.encoder(torch.cat([x, t[..., None].to(x)], -1))
         raw: Tensor = self.head(dropout(features, self.architecture.dropout, self.streams, self.training))
         return raw

@@ -1,7 +1,8 @@
-"""Train all members of a network at once, and stop each where its own held-out score was best.
+"""Train all members of a network at once, and stop each member where its own held-out score was best.
 
-A member that has stopped leaves the batch: its rows of every parameter, and of the optimiser's memory, are dropped,
-so that the others go on at the price of the others. Its best weights come back at the end.
+A member that has stopped leaves the network: its rows of every parameter, and of the optimiser's state, are dropped.
+The remaining members then cost no more than if they were trained alone. Each member gets its best weights back at the
+end.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from torch import Tensor, nn
 from causalbald.errors import TrainingError
 from causalbald.models._nn.encoders import ModulePerMember
 
-# Whatever is below ``each.<m>`` belongs to member m; all else has a leading axis of members.
+# A parameter below ``each.<m>`` belongs to member m alone; every other parameter has a leading member axis.
 _OWNER = re.compile(r"(?:^|\.)each\.(\d+)\.")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long to train: at most ``max_steps``; a look at held-out labels ``every`` so many steps; a member stops
-    after ``patience`` looks that were no better than its best. The rate rises over the first ``warm_up`` steps.
+    """How long to train.
+
+    Training ends after ``max_steps``. The held-out labels are scored after each ``every`` steps; a member stops after
+    ``patience`` scores no better than its best. The learning rate rises over the first ``warm_up`` steps.
     """
 
     max_steps: int
@@ -35,19 +38,26 @@ class Schedule:
     warm_up: int = 1
 
 
-def adam(network: nn.Module, slow: nn.Module, rate: float, *, decay: float, gain: float = 1.0) -> torch.optim.Adam:
-    """Return the optimiser: ``rate`` and weight decay for ``slow``, ``gain`` times the rate for all else."""
-    inside = {id(p) for p in slow.parameters()}
-    rest = [p for p in network.parameters() if id(p) not in inside]
-    groups = [{"params": [*slow.parameters()], "lr": rate, "weight_decay": decay}, {"params": rest, "lr": gain * rate}]
-    return torch.optim.Adam([g for g in groups if g["params"]], fused=True)
+def adam(network: nn.Module, decayed: nn.Module, rate: float, *, decay: float, gain: float = 1.0) -> torch.optim.Adam:
+    """Return Adam for the parameters of ``network``.
+
+    Those of its part ``decayed`` get the learning rate ``rate`` and weight decay; the remaining ones get ``gain`` times
+    the rate, and no decay.
+    """
+    decayed_ids = {id(p) for p in decayed.parameters()}
+    undecayed = [p for p in network.parameters() if id(p) not in decayed_ids]
+    groups = [
+        {"params": [*decayed.parameters()], "lr": rate, "weight_decay": decay},
+        {"params": undecayed, "lr": gain * rate},
+    ]
+    return torch.optim.Adam([group for group in groups if group["params"]], fused=True)
 
 
 class PerMember(Protocol):
-    """What holds something for each member, and can hand out that of some members only."""
+    """Something with a part for each member, such as random streams; it can return the parts of some members only."""
 
     def select(self, members: Sequence[int]) -> None:
-        """From now on hand out what belongs to ``members``, in this order."""
+        """From now on return the parts of these members only, in this order."""
 
 
 def train(
@@ -55,25 +65,39 @@ def train(
     optimiser: torch.optim.Optimizer,
     loss: Callable[[], Tensor],
     schedule: Schedule,
-    held_out: Callable[[], Tensor] | None = None,
-    along: Sequence[PerMember] = (),
+    stop_score: Callable[[], Tensor] | None = None,
+    per_member: Sequence[PerMember] = (),
 ) -> list[int]:
-    """Minimise each member's ``loss`` () -> (M,) and leave the network in evaluation mode.
+    """Minimise each member's loss, and leave the network in evaluation mode.
 
     Parameters
     ----------
-    held_out : callable, optional
+    network : torch.nn.Module
+        M members; changed in place.
+    optimiser : torch.optim.Optimizer
+        Of the network's parameters.
+    loss : callable
+        () -> (M,), the loss of each member on a new batch.
+    schedule : Schedule
+        How long to train.
+    stop_score : callable, optional
         () -> (M,), larger is better. Each member gets back the weights with which it scored best. Without it,
         all members are trained for ``max_steps``.
-    along : sequence
-        What ``loss`` and ``held_out`` draw on that is kept per member; told who is left when a member stops.
+    per_member : sequence
+        What ``loss`` and ``stop_score`` use that has a part for each member. When members stop, ``select`` is called
+        with the remaining ones, and at the end with all.
 
     Returns
     -------
     list of int
-        The step whose weights each member has now; empty without ``held_out``.
+        The step at which each member had the weights that it has now; empty without ``stop_score``.
+
+    Raises
+    ------
+    TrainingError
+        If a member never had a finite score.
     """
-    best = _Best(network, optimiser, schedule.patience, along)
+    best = _BestWeights(network, optimiser, schedule.patience, per_member)
     rates = [group["lr"] for group in optimiser.param_groups]
     for step in range(1, schedule.max_steps + 1):
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
@@ -82,11 +106,11 @@ def train(
         optimiser.zero_grad(set_to_none=True)
         torch.autograd.backward(loss().sum())
         optimiser.step()
-        if held_out is not None and step % schedule.every == 0:
+        if stop_score is not None and step % schedule.every == 0:
             network.eval()
             with torch.no_grad():
-                best.look(step, held_out())
-            if not best.left:
+                best.update(step, stop_score())
+            if not best.members:
                 break
     if best.steps:
         best.restore()
@@ -94,66 +118,73 @@ def train(
     return best.steps
 
 
-class _Best:
-    """The weights with which each member scored best so far, and who is left."""
+class _BestWeights:
+    """The weights with which each member scored best so far, and the ``members`` that are still trained."""
 
     def __init__(
-        self, network: nn.Module, optimiser: torch.optim.Optimizer, patience: int, along: Sequence[PerMember]
+        self, network: nn.Module, optimiser: torch.optim.Optimizer, patience: int, per_member: Sequence[PerMember]
     ) -> None:
         self._network, self._optimiser, self._patience = network, optimiser, patience
-        self._along = [*along, *(m for m in network.modules() if isinstance(m, ModulePerMember))]
+        self._per_member = [*per_member, *(m for m in network.modules() if isinstance(m, ModulePerMember))]
         self._weights = {name: value.clone() for name, value in network.state_dict().items()}
-        self._score: list[float] = []
-        self._since: list[int] = []
+        self._scores: list[float] = []
+        self._looks_since_best: list[int] = []
         self.steps: list[int] = []
-        self.left: list[int] = []
+        self.members: list[int] = []
 
-    def look(self, step: int, score: Tensor) -> None:
-        """Keep the weights of members that score better than ever before; let those go that have not for long."""
+    def update(self, step: int, scores: Tensor) -> None:
+        """Keep the weights of members that score better than before; drop members that have not for too long.
+
+        ``scores`` has one value for each of ``members``, before any is dropped.
+        """
         if not self.steps:
-            self.left = list(range(len(score)))
-            self._score, self._since, self.steps = [-math.inf] * len(score), [0] * len(score), [0] * len(score)
-        better = [m for m, value in zip(self.left, score.tolist(), strict=True) if value > self._score[m]]
-        for m, value in zip(self.left, score.tolist(), strict=True):
-            self._since[m] += 1
+            n = len(scores)
+            self.members, self.steps = list(range(n)), [0] * n
+            self._scores, self._looks_since_best = [-math.inf] * n, [0] * n
+        better = [m for m, value in zip(self.members, scores.tolist(), strict=True) if value > self._scores[m]]
+        for m, value in zip(self.members, scores.tolist(), strict=True):
+            self._looks_since_best[m] += 1
             if m in better:
-                self._score[m], self._since[m], self.steps[m] = value, 0, step
-        rows = [self.left.index(m) for m in better]
+                self._scores[m], self._looks_since_best[m], self.steps[m] = value, 0, step
+        rows = [self.members.index(m) for m in better]
         for name, value in self._network.state_dict().items():
             owner = _owner(name)
             if owner is None:
                 self._weights[name][better] = value[rows]
             elif owner in better:
                 self._weights[name].copy_(value)
-        left = [m for m in self.left if self._since[m] < self._patience]
-        if left and left != self.left:
-            self._go_on_with(left)
-        self.left = left
+        remaining = [m for m in self.members if self._looks_since_best[m] < self._patience]
+        if remaining and remaining != self.members:
+            self._shrink_to(remaining)
+        self.members = remaining
 
-    def _go_on_with(self, left: list[int]) -> None:
-        rows = [self.left.index(m) for m in left]
+    def _shrink_to(self, remaining: list[int]) -> None:
+        """Drop the rows of all other members from the parameters and from the optimiser's state."""
+        rows = [self.members.index(m) for m in remaining]
         for name, value in [*self._network.named_parameters(), *self._network.named_buffers()]:
             if _owner(name) is None:
-                memory = self._optimiser.state.get(value, {})
-                memory.update({key: v[rows] for key, v in memory.items() if v.shape == value.shape})
+                state = self._optimiser.state.get(value, {})
+                state.update({key: v[rows] for key, v in state.items() if v.shape == value.shape})
                 value.data = value.data[rows]
                 value.grad = None
-        self._select(left)
+        self._select(remaining)
 
     def restore(self) -> None:
-        """Give each member its best weights."""
-        if not np.isfinite(self._score).all():
+        """Give each member its best weights; raise TrainingError if a member never had a finite score."""
+        if not np.isfinite(self._scores).all():
             raise TrainingError("training found no weights with a finite score: try a smaller learning_rate.")
         for name, value in [*self._network.named_parameters(), *self._network.named_buffers()]:
-            if name in self._weights:  # not so a user's buffers that are not to be saved
+            if name in self._weights:  # state_dict leaves out a user's buffers that are not persistent
                 value.data = self._weights[name]
         self._select(range(len(self.steps)))
 
     def _select(self, members: Sequence[int]) -> None:
-        for part in self._along:
+        """Tell everything with a part for each member which members are trained."""
+        for part in self._per_member:
             part.select(members)
 
 
 def _owner(name: str) -> int | None:
+    """Return the member to which a parameter of this name belongs alone, or None."""
     match = _OWNER.search(name)
     return None if match is None else int(match[1])
