@@ -30,7 +30,7 @@ from causalbald._scaling import column_scale
 from causalbald.datasets import load_nhefs
 from causalbald.datasets._ihdp import covariates
 from causalbald.datasets._nhefs import ID, OUTCOME, TREATMENT
-from causalbald.tables._columns import encode, find_columns
+from causalbald.tables import encode, find_columns
 
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "binary.csv"
 LABELS = (50, 200, 600)
@@ -60,7 +60,7 @@ def people(data: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         return x, t, None
     table = load_nhefs(outcomes=True).dropna(subset=[OUTCOME])
     arrow = pa.Table.from_pandas(table, preserve_index=False)
-    columns, _ = find_columns(arrow, [str(c) for c in table if c not in (ID, TREATMENT, OUTCOME)], {})
+    columns, *_ = find_columns(arrow, [str(c) for c in table if c not in (ID, TREATMENT, OUTCOME)], {})
     gained = (table[OUTCOME].to_numpy() > GAIN).astype(float)
     return encode(columns, arrow), (table[TREATMENT] == "quit").to_numpy().astype(int), gained
 

@@ -23,7 +23,7 @@ from sklearn.base import clone
 from causalbald.datasets import load_nhefs
 from causalbald.datasets._nhefs import ID, OUTCOME, TREATMENT
 from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess
-from causalbald.tables._columns import encode, find_columns
+from causalbald.tables import encode, find_columns
 
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "nhefs.csv"
 
@@ -49,7 +49,7 @@ def one(seed: int) -> list[dict[str, object]]:
     torch.set_num_threads(1)
     people = load_nhefs(outcomes=True).dropna(subset=[OUTCOME])
     table = pa.Table.from_pandas(people, preserve_index=False)
-    columns, _ = find_columns(table, [str(c) for c in people if c not in (ID, TREATMENT, OUTCOME)], {})
+    columns, *_ = find_columns(table, [str(c) for c in people if c not in (ID, TREATMENT, OUTCOME)], {})
     x, t, y = encode(columns, table), (people[TREATMENT] == "quit").to_numpy().astype(int), people[OUTCOME].to_numpy()
     order = np.random.default_rng(seed).permutation(len(y))
     rows: list[dict[str, object]] = []

@@ -14,7 +14,7 @@ import pytest
 from causalbald import _files
 from causalbald._files import replacing
 from causalbald.campaign.storage._sqlite import SqliteFile
-from causalbald.tables._reading import read_table, write_table
+from causalbald.tables import read_table, write_table
 from tests.helpers.cli_campaigns import NEW, ROLES, STUDY, measure, run, write_patients
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

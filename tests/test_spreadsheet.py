@@ -19,7 +19,7 @@ from causalbald.campaign import Campaign
 from causalbald.campaign.storage import MemoryStorage
 from causalbald.errors import InputError
 from causalbald.pools import ParquetRound
-from causalbald.tables._reading import read_table, write_table
+from causalbald.tables import read_table, write_table
 from tests.helpers.campaigns import OPTIONS, people, pool_of
 from tests.pools.test_pool_input import changed
 from tests.pools.test_pools_on_disk import PEOPLE, WHO, open_pool, results, small, write

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
-
-from causalbald.errors import InputError
 
 # Spreadsheets trim blanks and invisible characters before they look for a formula, and take full-width signs for
 # plain ones.
@@ -40,53 +38,6 @@ def read_column(cells: Sequence[str | None]) -> list[str | None]:
     if any(cell is not None and safe_cell(cell) != cell and not cell.startswith("'") for cell in cells):
         return list(cells)
     return [cell if cell is None else read_cell(cell) for cell in cells]
-
-
-def read_ids(
-    cells: Sequence[str | None],
-    held: Callable[[list[str]], Collection[str]],
-    settle: Callable[[int, str], str | None],
-    *,
-    typed: bool,
-    remedy: str,
-) -> list[str | None]:
-    """Return the ids that cells of a table stand for.
-
-    A cell with a leading apostrophe may be an id as it stands or, in a CSV file, another id that was made safe.
-    Version 0.1.0 wrote ``'=10`` for both ``=10`` and ``'=10``. Where both are in the pool, nobody is guessed.
-
-    Parameters
-    ----------
-    cells : sequence of str
-    held : function
-        Returns which of some ids are in the pool.
-    settle : function
-        Returns the id that a row (its number, and its cell) stands for by the other columns of the table, None if they
-        do not say.
-    typed : bool
-        Whether the table is a frame or a Parquet file, whose ids are taken as they stand if they are in the pool.
-    remedy : str
-        What to do about ids that have two meanings.
-    """
-    doubtful = {row: cell for row, cell in enumerate(cells) if cell is not None and cell.startswith("'")}
-    if not doubtful:
-        return list(cells)
-    in_pool = held(sorted({text for cell in doubtful.values() for text in (cell, cell[1:])}))
-    ids = list(cells)
-    for row, cell in doubtful.items():
-        bare = cell[1:]
-        if bare not in in_pool:
-            # Nobody, or somebody as it stands. Of nobody the error names what was meant.
-            ids[row] = cell if cell in in_pool else read_cell(cell)
-        elif cell not in in_pool:
-            ids[row] = bare
-        elif read_cell(cell) != cell:  # else no file of ours has an apostrophe there but that of the id
-            ids[row] = settle(row, cell) or (cell if typed else None)
-        if ids[row] is None:
-            raise InputError(
-                f"id {cell!r} may mean {bare!r}, written so that no spreadsheet runs it, or {cell!r} itself: {remedy}."
-            )
-    return ids
 
 
 def csv_writer(file: _Writes) -> Any:

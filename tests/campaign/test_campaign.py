@@ -299,7 +299,7 @@ def test_those_who_failed_come_after_all_others() -> None:
 
 
 def test_ids_that_a_spreadsheet_would_run_survive_the_way_there_and_back(tmp_path: Path) -> None:
-    from causalbald.tables._reading import read_table, write_table
+    from causalbald.tables import read_table, write_table
 
     table = pool_of(STUDY)
     table["patient"] = [f"={k}+1" for k in range(len(table))]

@@ -201,7 +201,7 @@ def test_files_that_cannot_be_written_are_no_bug(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("causalbald.tables._reading.write_csv", full)
+    monkeypatch.setattr("causalbald.tables._writing.write_csv", full)
     assert call_main(monkeypatch, "campaign", "pending", "study.db", "-o", "new.csv") == 1
     assert "cannot write 'new.csv' (No space left on device)" in capsys.readouterr().err
     assert program_module._explanation(PermissionError(13, "Permission denied", "x")).startswith(

@@ -13,8 +13,8 @@ import pytest
 
 from causalbald.errors import InputError
 from causalbald.pools import ParquetRound
-from causalbald.pools import _files as files_module
-from causalbald.pools._files import ParquetFiles
+from causalbald.tables import ParquetFiles
+from causalbald.tables import _parquet_files as files_module
 from tests.pools.test_pools_on_disk import PEOPLE, UNITS, open_pool, results, small, write
 
 
@@ -61,7 +61,7 @@ def test_files_may_differ_in_the_order_of_columns_and_in_whole_numbers(tmp_path:
 
 
 def test_only_a_part_of_a_row_group_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "CELLS", 1 << 16)
+    monkeypatch.setattr(files_module, "BLOCK_CELLS", 1 << 16)
     values = np.random.default_rng(0).normal(size=2_000_000)
     pq.write_table(pa.table({"a": values, "b": values}), tmp_path / "big.parquet", row_group_size=len(values))
     files, before, rows = ParquetFiles(tmp_path / "big.parquet"), pa.total_allocated_bytes(), []

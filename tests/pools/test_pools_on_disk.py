@@ -22,7 +22,7 @@ from causalbald.campaign import Preparation, prepare
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess, TarnetEnsemble
 from causalbald.pools import ParquetPool, ParquetRound, _choosing, _scorer
-from causalbald.pools import _files as files_module
+from causalbald.tables import _parquet_files as files_module
 
 UNITS, MEASURED, PENDING = 600, 40, 5
 COLUMNS: dict[str, Any] = {"id": "person", "treatment": "drug", "control": "placebo", "exclude": ["site"]}
@@ -132,7 +132,7 @@ def test_scores_do_not_depend_on_how_files_are_cut(
 ) -> None:
     monkeypatch.setattr(_choosing, "_FEW", 100)
     monkeypatch.setattr(_choosing, "_TARGETS", 20)
-    monkeypatch.setattr(files_module, "CELLS", 5 * rows)
+    monkeypatch.setattr(files_module, "BLOCK_CELLS", 5 * rows)
     monkeypatch.setattr(on_disk, "pool", open_pool(write(tmp_path / "pool.parquet", rows=rows)))
     expected = in_memory.scores(name)
     np.testing.assert_array_equal(on_disk.scores(name), expected)

@@ -50,7 +50,7 @@ def test_same_scores_and_batch_as_on_this_machine(
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_task_that_fails_is_one_line(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_parquet, "_SAMPLE", 50)
+    monkeypatch.setattr(_parquet, "SAMPLE_UNITS", 50)
     unseen = np.setdiff1d(np.arange(UNITS), open_pool(write(tmp_path / "a.parquet")).sampled)
     people = with_cell("dose", int(np.setdiff1d(unseen, WHO)[0]), np.inf)
     pool = open_pool(write(tmp_path / "b.parquet", people))

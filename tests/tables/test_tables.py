@@ -15,10 +15,20 @@ from hypothesis import strategies as st
 
 from causalbald._spreadsheet import safe_cell
 from causalbald.errors import InputError
-from causalbald.pools._files import ParquetFiles
-from causalbald.tables._columns import MISSING, OTHER, Column, encode, feature_names, find_columns, to_numbers
-from causalbald.tables._ids import id_text
-from causalbald.tables._reading import as_frame, read_table, write_table
+from causalbald.tables import (
+    MISSING,
+    OTHER,
+    Column,
+    ParquetFiles,
+    as_frame,
+    check_ids,
+    encode,
+    feature_names,
+    find_columns,
+    read_table,
+    to_numbers,
+    write_table,
+)
 
 ROWS = [{"id": "007", "age": 41.5, "sex": "f"}, {"id": "008", "age": None, "sex": "m"}]
 
@@ -58,7 +68,7 @@ def test_a_comma_within_quotes_is_no_delimiter(tmp_path: Path) -> None:
 def test_a_column_may_change_its_kind_after_many_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str
 ) -> None:
-    monkeypatch.setattr("causalbald.tables._reading._BLOCK", 1000)
+    monkeypatch.setattr("causalbald.tables._dialects.BLOCK_BYTES", 1000)
     text = "id,a\n" + "".join(f"{k},{k}\n" for k in range(1000)) + f"1000,{later}\n"
     values = read_table(write(tmp_path / "t.csv", text)).data["a"].to_pylist()
     assert values[-1] == (2.5 if later == "2.5" else "x")
@@ -124,7 +134,7 @@ def test_decimals_beyond_64_bits_are_numbers_and_no_ids(tmp_path: Path) -> None:
     table = read_table(tmp_path / "t.parquet").data
     np.testing.assert_array_equal(to_numbers(table["a"], "a"), [1e30, 7])
     with pytest.raises(InputError, match=r"ids in column 'a' must be whole numbers or text, not decimal128"):
-        id_text(table["a"], "a")
+        check_ids(table["a"], "a")
 
 
 def test_columns_of_several_kinds_in_excel_are_text(tmp_path: Path) -> None:
@@ -187,7 +197,7 @@ def test_cells_that_a_spreadsheet_would_run_are_quoted(tmp_path: Path) -> None:
 
 def found(**columns: Any) -> tuple[list[Column], list[Any]]:
     table = pa.table(columns)
-    return find_columns(table, table.column_names, {})
+    return find_columns(table, table.column_names, {})[:2]
 
 
 def test_numbers_with_gaps_get_the_median_and_an_indicator() -> None:
@@ -245,7 +255,7 @@ def test_columns_that_cannot_be_used_are_all_named_with_the_remedy() -> None:
 
 def test_a_kind_can_be_said() -> None:
     table = pa.table({"code": [1, 2, 1, 3], "age": [1.0, 2.0, 3.0, 4.0]})
-    columns, _ = find_columns(table, ["code", "age"], {"code": "categorical"})
+    columns, *_ = find_columns(table, ["code", "age"], {"code": "categorical"})
     assert feature_names(columns) == ["code = 2", "code = 3", "age"]
     with pytest.raises(InputError, match="'numeric' or 'categorical'"):
         find_columns(table, ["code"], {"code": "ordinal"})
@@ -253,7 +263,7 @@ def test_a_kind_can_be_said() -> None:
 
 def test_categories_of_numbers_do_not_depend_on_which_rows_are_encoded() -> None:
     table = pa.table({"code": [1.0, 2.5, 1.0, None]})
-    columns, _ = find_columns(table, ["code"], {"code": "categorical"})
+    columns, *_ = find_columns(table, ["code"], {"code": "categorical"})
     both = encode(columns, table)
     np.testing.assert_array_equal(encode(columns, table.slice(0, 1)), both[:1])
     np.testing.assert_array_equal(encode(columns, pa.table({"code": [1, 1]})), both[[0, 2]])
@@ -318,7 +328,7 @@ def test_whatever_can_be_encoded_is_finite_and_the_same_row_by_row(rows: list[tu
         {"n": pa.array([r[0] for r in rows], pa.float64()), "c": pa.array([r[1] for r in rows], pa.string())}
     )
     try:
-        columns, described = find_columns(table, ["n", "c"], {})
+        columns, described, _ = find_columns(table, ["n", "c"], {})
     except InputError as error:
         assert str(error)  # noqa: PT017 - a refusal with a reason is fine
         return

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from causalbald.campaign._events import Round
 from causalbald.campaign._settings import CampaignSettings
-from causalbald.tables._ids import Units
+from causalbald.tables import Ids
 
 
-def batch_table(settings: CampaignSettings, units: Units, rounds: Iterable[Round]) -> pa.Table:
+def batch_table(settings: CampaignSettings, units: Ids, rounds: Iterable[Round]) -> pa.Table:
     """Return batches as a table with a row per pick, in their order; called by ``ask``, ``pending`` and the commands.
 
     A column that has the name of the outcome is left out: the user would tell it as outcomes.
@@ -21,7 +21,7 @@ def batch_table(settings: CampaignSettings, units: Units, rounds: Iterable[Round
     picks = [pick for batch in batches for pick in batch.picks]
     arms = settings.arms
     columns: dict[str, Any] = {
-        settings.id: units.column(pick.id for pick in picks),
+        settings.id: units.as_column(pick.id for pick in picks),
         "rank": pa.array([pick.rank for pick in picks], pa.int64()),
         "round": pa.array([batch.number for batch in batches for _ in batch.picks], pa.int64()),
         settings.treatment: pa.array([arms[pick.arm] for pick in picks], pa.array(list(arms)).type),

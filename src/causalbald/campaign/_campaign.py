@@ -17,7 +17,7 @@ from causalbald.campaign._settings import Better, OutcomeType
 from causalbald.campaign._telling import TellSummary, newly_failed, newly_withdrawn, outcomes_of, units_of
 from causalbald.campaign.storage import Draft, Event, open_storage
 from causalbald.errors import InputError
-from causalbald.tables._arms import Value
+from causalbald.tables import ArmValue
 
 if TYPE_CHECKING:
     from causalbald.campaign._preparation import Preparation
@@ -65,7 +65,7 @@ class Campaign(Questions):
         id: str,
         treatment: str,
         outcome: str,
-        control: Value | None = None,
+        control: ArmValue | None = None,
         better: Better = "higher",
         worthwhile: float = 0.0,
         covariates: Sequence[str] | Mapping[str, str] | None = None,

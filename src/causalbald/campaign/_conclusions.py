@@ -26,8 +26,7 @@ from causalbald.campaign._preparation import propensity_model
 from causalbald.campaign._state import State
 from causalbald.diagnostics._support import is_outside
 from causalbald.errors import InputError
-from causalbald.tables._columns import Column, encode, with_text_read
-from causalbald.tables._reading import TableIn
+from causalbald.tables import Column, InputTable, encode, without_apostrophes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,10 +178,10 @@ def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
 
 
 @one_thread()
-def predict(belief: Belief, table: TableIn, columns: Sequence[Column], alpha: float) -> pa.Table:
+def predict(belief: Belief, table: InputTable, columns: Sequence[Column], alpha: float) -> pa.Table:
     """Return the expected effects of units in another table, in its order, and what to recommend to them."""
     pool, settings = belief.pool, belief.settings
-    data = with_text_read(columns, table, settings.id)
+    data = without_apostrophes(columns, table, settings.id)
     x = encode(columns, data)
     effects = belief.effects(x, alpha)
     ids = {settings.id: data[settings.id]} if settings.id in data.column_names else {}
@@ -210,5 +209,5 @@ def _effect_columns(effects: Effects) -> dict[str, Array]:
 def _unit_table(belief: Belief, units: Positions, columns: dict[str, Any]) -> pa.Table:
     """Return a table with the ids of some units, ``columns`` about them, and whether they are outside support."""
     pool = belief.pool
-    ids = {belief.settings.id: pool.units.column(pool.units.at(units))}
+    ids = {belief.settings.id: pool.units.as_column(pool.units.at(units))}
     return pa.table(ids | columns | {"outside_support": pool.outside_support(units)})

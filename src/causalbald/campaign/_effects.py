@@ -14,7 +14,7 @@ from causalbald._text import check_text
 from causalbald._typing import Array
 from causalbald.diagnostics._representativeness import group_values
 from causalbald.errors import InputError
-from causalbald.tables._columns import as_text
+from causalbald.tables import as_text
 
 if TYPE_CHECKING:
     import pandas as pd

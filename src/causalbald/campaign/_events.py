@@ -13,7 +13,7 @@ from causalbald._version import __version__
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign.storage._base import Draft, Event
 from causalbald.errors import StorageError
-from causalbald.tables._columns import Column
+from causalbald.tables import Column
 
 Reason = Literal["score", "covariates", "spread", "audit"]
 """Why a unit was chosen: by its score, by covariates, to spread the first batch, or at random."""

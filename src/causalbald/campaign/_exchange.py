@@ -18,7 +18,7 @@ from causalbald.campaign._pool import part_names
 from causalbald.campaign._state import State
 from causalbald.campaign.storage import Draft, Event, Storage
 from causalbald.errors import InputError, StorageError
-from causalbald.tables._ids import Units
+from causalbald.tables import Ids
 
 FORMAT = 1
 _BEGINNING = b'{"format": "causalbald campaign"'
@@ -67,7 +67,7 @@ def read(storage: Storage, path: Path) -> None:
     storage.create(parts, drafts)
 
 
-def history(events: Iterable[Event], units: Units) -> pa.Table:
+def history(events: Iterable[Event], units: Ids) -> pa.Table:
     """Return a table with a row per event and unit: number, time, what, id, value, detail."""
     rows = [(event.number, event.time, event.kind, *cells) for event in events for cells in _rows(happening(event))]
     names = ("number", "time", "what", "id", "value", "detail")

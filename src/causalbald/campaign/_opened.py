@@ -15,8 +15,7 @@ from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.campaign._telling import units_of
 from causalbald.campaign.storage import Decide, Event, Storage, open_storage
-from causalbald.tables._columns import Column
-from causalbald.tables._reading import as_frame, read_table
+from causalbald.tables import Column, as_frame, read_table
 
 if TYPE_CHECKING:
     from causalbald.campaign._belief import Belief

@@ -14,8 +14,7 @@ from causalbald._money import costs_of
 from causalbald._typing import Array, Mask, Positions, Treatment
 from causalbald.campaign._events import Creation
 from causalbald.campaign.storage._base import Storage
-from causalbald.tables._columns import Column, encode, to_numbers
-from causalbald.tables._ids import Units
+from causalbald.tables import Column, Ids, encode, to_numbers
 
 ROWS_IN_PART = 100_000
 
@@ -42,9 +41,9 @@ class CampaignPool:
         return self._rows
 
     @cached_property
-    def units(self) -> Units:
+    def units(self) -> Ids:
         """Ids and positions of the units."""
-        return Units(_unpacked(self._storage.part("ids"))["id"], self._settings.id, text=self._text_ids)
+        return Ids(_unpacked(self._storage.part("ids"))["id"], self._settings.id, is_text_column=self._text_ids)
 
     @cached_property
     def arm(self) -> Treatment:

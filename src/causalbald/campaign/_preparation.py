@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from causalbald._random import generator
 from causalbald._threads import one_thread
@@ -20,10 +19,24 @@ from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._telling import check_binary
 from causalbald.campaign.storage import Draft
 from causalbald.errors import InputError
-from causalbald.tables._arms import Value, check_treatment_kind, find_arms
-from causalbald.tables._columns import Column, ColumnSummary, as_text, cells_named, encode, find_columns, to_numbers
-from causalbald.tables._ids import Units, id_text, is_text
-from causalbald.tables._reading import TableIn, column, read_table
+from causalbald.tables import (
+    ArmValue,
+    Column,
+    ColumnSummary,
+    Ids,
+    InputTable,
+    check_column_list,
+    check_ids,
+    column_of,
+    covariate_names,
+    find_columns,
+    is_text,
+    locating_cells,
+    read_amounts,
+    read_arms,
+    read_table,
+    to_numbers,
+)
 
 if TYPE_CHECKING:
     from causalbald.models import PropensityModel
@@ -39,7 +52,7 @@ class Preparation:
     settings: CampaignSettings
     columns: list[Column]
     described: list[ColumnSummary]
-    units: Units
+    units: Ids
     arm: Treatment
     x: Array
     propensity: Array
@@ -60,7 +73,7 @@ class Preparation:
     def drafts(self) -> list[Draft]:
         """Return the first events: what the campaign is about, and the outcomes that the table had."""
         creation = Creation(
-            self.settings, tuple(self.columns), len(self), self.units.kept_as_text, self.questions, versions()
+            self.settings, tuple(self.columns), len(self), self.units.is_text_column, self.questions, versions()
         )
         told = [draft(Measurements(self.outcomes, "pool"))] if self.outcomes else []
         return [draft(creation), *told]
@@ -71,7 +84,7 @@ def prepare(
     *,
     id: str,
     treatment: str,
-    control: Value | None = None,
+    control: ArmValue | None = None,
     covariates: Sequence[str] | Mapping[str, str] | None = None,
     exclude: Collection[str] = (),
     protected: Sequence[str] = (),
@@ -87,24 +100,36 @@ def prepare(
         raise InputError(f"{found.name} has {table.num_columns} columns, at most {MAX_COLUMNS} are possible.")
     if not table.num_rows:
         raise InputError(f"{found.name} has no rows: give one per person.")
-    ids = column(table, id, "ids")
-    units = Units(id_text(ids, id), id, text=found.typed and is_text(ids.type))
-    arms, arm = _arms(column(table, treatment, "treatment"), treatment, control, units)
-    settings = CampaignSettings(id=id, treatment=treatment, arms=arms, protected=tuple(protected), **others)
+    ids = column_of(table, id, "ids")
+    units = Ids(check_ids(ids, id), id, is_text_column=found.typed and is_text(ids.type))
+
+    def describe_row(row: int) -> str:
+        return f"row {row + 1} (id {units.at(np.array([row]))[0]!r})"
+
+    treatments = column_of(table, treatment, "treatment")
+    arms = read_arms([treatments], treatments.type, treatment, control, describe_row)
+    settings = CampaignSettings(id=id, treatment=treatment, arms=arms.values, protected=tuple(protected), **others)
     settings.check()
-    for option, given in (("protected", protected), ("exclude", exclude)):
-        if isinstance(given, str):
-            raise InputError(f"{option} must be a list of columns, got the text {given!r}: write [{given!r}].")
+    check_column_list(protected, "protected")
     for name in protected:
-        column(table, name, "protected group")
-    names = _covariate_names(table, settings, covariates, exclude)
+        column_of(table, name, "protected group")
+    amounts = {"cost": settings.cost, "weight": settings.weight}
+    names = covariate_names(
+        table.column_names,
+        {id: "id", treatment: "treatment", settings.outcome: "outcome"},
+        covariates=covariates,
+        exclude=exclude,
+        optional_roles={name for name in amounts.values() if name is not None},
+    )
     kinds = dict(covariates) if isinstance(covariates, Mapping) else {}
-    with cells_named(lambda row: f"row {row + 1} (id {units.at(np.array([row]))[0]!r})"):
-        _check_numbers(found, "cost", settings.cost, units, zero=False)
-        _check_numbers(found, "weight", settings.weight, units, zero=True)
-        columns, described = find_columns(table, names, kinds)
-        x = encode(columns, table)
+    for role, amount in amounts.items():
+        if amount is not None:
+            values = column_of(table, amount, role)
+            read_amounts([values], amount, role, describe_row, allow_zero=role == "weight", decimal=found.decimal)
+    with locating_cells(describe_row):
+        columns, described, x = find_columns(table, names, kinds)
         outcomes = _known_outcomes(found, settings, units)
+    arm = arms.arm.astype(np.intp)
     kept = [n for n in table.column_names if n in {*names, *protected, settings.cost, settings.weight}]
     return Preparation(
         settings,
@@ -122,59 +147,7 @@ def prepare(
     )
 
 
-def _arms(
-    values: pa.ChunkedArray, name: str, control: Value | None, units: Units
-) -> tuple[tuple[Value, Value], Treatment]:
-    """Return both values of the treatment, control first, and the arm of every unit."""
-    check_treatment_kind(values.type, name)
-    if values.null_count:
-        example = units.at(np.flatnonzero(values.is_null().to_numpy())[:1])[0]
-        raise InputError(
-            f"treatment {name!r} is missing for {values.null_count} units, for example id {example!r}: "
-            "leave them out of the pool. In CSV files words such as NA and None count as missing, too."
-        )
-    arms, control_text = find_arms(pc.unique(values), name, control)
-    return arms, (as_text(values).to_numpy() != control_text).astype(np.intp)
-
-
-def _check_numbers(table: TableIn, role: str, name: str | None, units: Units, *, zero: bool) -> None:
-    """Refuse a column of costs or weights unless it has a number above 0, or also ``zero``, for everyone."""
-    if name is None:
-        return
-    values = to_numbers(column(table.data, name, role), name, decimal=table.decimal)
-    bad = ~(values >= 0 if zero else values > 0)
-    if bad.any():
-        raise InputError(
-            f"{role} {name!r} must be a number {'of at least' if zero else 'above'} 0 for everyone, but is not for "
-            f"{int(bad.sum())} units, for example id {units.at(np.flatnonzero(bad)[:1])[0]!r}."
-        )
-    if not values.any():
-        raise InputError(f"{role} {name!r} is 0 for everyone: someone must matter.")
-
-
-def _covariate_names(
-    table: pa.Table,
-    settings: CampaignSettings,
-    covariates: Sequence[str] | Mapping[str, str] | None,
-    exclude: Collection[str],
-) -> list[str]:
-    roles = {settings.id, settings.treatment, settings.outcome, settings.cost, settings.weight}
-    for name in exclude:
-        column(table, name, "columns to exclude")
-    if covariates is None:
-        return [n for n in table.column_names if n not in roles and n not in set(exclude)]
-    if isinstance(covariates, str):
-        raise InputError(f"covariates must be a list of columns, got the text {covariates!r}.")
-    for name in covariates:
-        column(table, name, "covariates")
-        if name in roles - {settings.cost, settings.weight}:
-            raise InputError(f"column {name!r} cannot be a covariate: it is the id, the treatment or the outcome.")
-    every = table.column_names if isinstance(covariates, Mapping) else covariates
-    chosen = [n for n in every if n not in set(exclude) and (n in covariates or n not in roles)]
-    return list(dict.fromkeys(chosen))
-
-
-def _known_outcomes(table: TableIn, settings: CampaignSettings, units: Units) -> dict[str, float]:
+def _known_outcomes(table: InputTable, settings: CampaignSettings, units: Ids) -> dict[str, float]:
     """Return the outcomes that the table has already, by id."""
     names = table.data.column_names
     if settings.outcome not in names:
@@ -185,7 +158,7 @@ def _known_outcomes(table: TableIn, settings: CampaignSettings, units: Units) ->
                 "it so; if not, rename one of them."
             )
         return {}
-    outcome = column(table.data, settings.outcome, "outcome")
+    outcome = column_of(table.data, settings.outcome, "outcome")
     values = to_numbers(outcome, settings.outcome, decimal=table.decimal)
     known = np.flatnonzero(~np.isnan(values))
     check_binary(values[known], units.at(known), settings)

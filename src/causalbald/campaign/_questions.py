@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from causalbald._validation import check_int
 from causalbald.campaign._opened import OpenCampaign
-from causalbald.tables._reading import as_frame, read_table
+from causalbald.tables import as_frame, read_table
 
 if TYPE_CHECKING:
     from causalbald.campaign._advice import Advice

@@ -10,7 +10,7 @@ from causalbald._money import Budget
 from causalbald._text import check_texts
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
-from causalbald.tables._arms import Value
+from causalbald.tables import ArmValue
 
 Better = Literal["higher", "lower"]
 OutcomeType = Literal["auto", "continuous", "binary"]
@@ -44,7 +44,7 @@ class CampaignSettings:
     id: str
     treatment: str
     outcome: str
-    arms: tuple[Value, Value]
+    arms: tuple[ArmValue, ArmValue]
     better: Better = "higher"
     worthwhile: float = 0.0
     cost: str | None = None

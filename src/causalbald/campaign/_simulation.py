@@ -23,8 +23,7 @@ from causalbald.datasets import Benchmark, Split, _hill
 from causalbald.errors import ApproximationWarning, InputError
 from causalbald.experiments._trial import run_trial
 from causalbald.metrics import ENOUGH_SEEDS, LabelsNeeded, areas, labels_to_match, paired_interval
-from causalbald.tables._columns import to_numbers
-from causalbald.tables._reading import read_table
+from causalbald.tables import read_table, to_numbers
 
 BASELINE = "random"
 _MOST_UNITS = 2000

@@ -6,13 +6,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from causalbald._spreadsheet import read_ids
 from causalbald._typing import Array
 from causalbald._words import amount
 from causalbald.campaign._events import Measurements, Round, draft
@@ -20,9 +20,7 @@ from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.campaign.storage import Draft
 from causalbald.errors import InputError, OutcomeWarning
-from causalbald.tables._columns import to_numbers
-from causalbald.tables._ids import Units, canonical, id_text, written
-from causalbald.tables._reading import TableIn, column, read_table
+from causalbald.tables import Ids, InputTable, canonical_id, column_of, read_ids, read_table, to_numbers
 
 Rounds = Sequence[Round]
 _SEEMS_BINARY = 10  # outcomes of 0 and 1, from which on another number is news
@@ -84,17 +82,17 @@ def _warn_if_no_longer_binary(changed: Mapping[str, float], before: Sequence[flo
         )
 
 
-def outcomes_of(source: Any, settings: CampaignSettings, units: Units, rounds: Rounds) -> Outcomes:
+def outcomes_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rounds) -> Outcomes:
     """Return the outcomes in a frame, a file or a mapping from id to outcome; ``rounds`` are the recorded batches."""
     if isinstance(source, Mapping):
         if not source:
             raise InputError("no outcomes given: a mapping goes from ids to outcomes.")
         cells = _cells(source.values())
-        source = pa.table({settings.id: [canonical(i) for i in source], settings.outcome: cells})
+        source = pa.table({settings.id: [canonical_id(i) for i in source], settings.outcome: cells})
     found = read_table(source, text=[settings.id])
     table = found.data
     ids = _known_ids(found, settings.id, units, rounds)
-    outcome = column(table, settings.outcome, "outcome")
+    outcome = column_of(table, settings.outcome, "outcome")
     values = to_numbers(outcome, settings.outcome, ids, decimal=found.decimal)
     there = ~np.isnan(values)
     if not there.any():
@@ -122,13 +120,13 @@ def check_binary(values: Array, ids: Sequence[str], settings: CampaignSettings) 
         )
 
 
-def units_of(source: Any, settings: CampaignSettings, units: Units, rounds: Rounds) -> list[str]:
+def units_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rounds) -> list[str]:
     """Return ids from a list, a frame with the id column, or a file."""
     if isinstance(source, Path) or hasattr(source, "columns") or isinstance(source, pa.Table):
         return _known_ids(read_table(source, text=[settings.id]), settings.id, units, rounds)
     if isinstance(source, (str, int)) or not isinstance(source, Iterable):
         source = [source]
-    ids = [canonical(i) for i in source]
+    ids = [canonical_id(i) for i in source]
     repeated = [i for i, count in Counter(ids).items() if count > 1]
     if repeated:
         raise InputError(f"id {repeated[0]!r} is given more than once.")
@@ -152,25 +150,19 @@ def newly_failed(ids: Sequence[str], state: State) -> list[str]:
     return [u for u in ids if state.of(u) == "pending"]
 
 
-def _known_ids(table: TableIn, name: str, units: Units, rounds: Rounds) -> list[str]:
+def _known_ids(table: InputTable, name: str, units: Ids, rounds: Rounds) -> list[str]:
     """Return the ids of a table, all of them in the pool; raise InputError where one has two meanings."""
-    cells = written(column(table.data, name, "ids"), name).to_pylist()
-    meant = read_ids(
-        cells,
-        units.held,
-        lambda row, cell: _asked_for(table.data, row, cell, rounds),
-        typed=table.typed,
-        remedy="give the columns rank and round of the batch, too, or a Parquet file",
-    )
-    ids: list[str] = id_text(pa.chunked_array([meant], pa.string()), name).to_pylist()
+    settle = partial(_asked_for, table.data, rounds)
+    remedy = "give the columns rank and round of the batch, too, or a Parquet file"
+    ids: list[str] = read_ids(table, name, units.contained, settle, remedy).to_pylist()
     units.positions(ids)
     return ids
 
 
-def _asked_for(table: pa.Table, row: int, cell: str, rounds: Rounds) -> str | None:
+def _asked_for(table: pa.Table, rounds: Rounds, row: int, cell: str) -> str | None:
     """Return who was asked for at the rank and round in a row, if the cell may stand for that id."""
     if not {"rank", "round"} <= {*table.column_names}:
         return None
-    number, rank = (canonical(table[name][row].as_py()) for name in ("round", "rank"))
+    number, rank = (canonical_id(table[name][row].as_py()) for name in ("round", "rank"))
     asked = (pick.id for r in rounds for pick in r.picks if (str(r.number), str(pick.rank)) == (number, rank))
     return next((unit for unit in asked if unit in (cell, cell[1:])), None)

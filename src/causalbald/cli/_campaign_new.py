@@ -108,7 +108,7 @@ class _Comparison:
     def of(cls, prepared: Preparation) -> _Comparison:
         """Compare the arms."""
         from causalbald.diagnostics import balance_table, common_support, separation
-        from causalbald.tables._columns import feature_names
+        from causalbald.tables import feature_names
 
         balance = balance_table(prepared.x, prepared.arm)
         balance["covariate"] = feature_names(prepared.columns)

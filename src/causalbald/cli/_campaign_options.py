@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from causalbald.campaign import Campaign
-    from causalbald.tables._reading import TableIn
+    from causalbald.tables import InputTable
 
 CampaignPlace = Annotated[
     str, typer.Argument(metavar="STUDY", help="The campaign's file, or postgresql://user@host/database#name.")
@@ -129,12 +129,12 @@ def check_output(output: Path | None) -> None:
         raise InputError(f"cannot write {output.name!r}: choose a name that ends with .csv or .parquet.")
 
 
-def table_at(path: Path | None, *, id: str | None = None) -> TableIn | None:
+def table_at(path: Path | None, *, id: str | None = None) -> InputTable | None:
     """Return the table that a new one would replace; None if there is no file, or an empty one.
 
     The cells of column ``id`` are read as text. InputError is raised for a file that is no table.
     """
-    from causalbald.tables._reading import read_table
+    from causalbald.tables import read_table
 
     if path is None or not path.is_file() or not path.stat().st_size:
         return None

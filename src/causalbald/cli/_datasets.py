@@ -102,11 +102,11 @@ def measure(
 ) -> None:
     """Look up the outcomes of a batch of people, as a follow-up visit measures them."""
     from causalbald.datasets._nhefs import ID, OUTCOME, follow_up
-    from causalbald.tables._reading import column, read_table
+    from causalbald.tables import column_of, read_table
 
     check_place(output)
     check_place(failed)
-    visits = follow_up(column(read_table(batch, text=[ID]).data, ID, "id").to_pylist())
+    visits = follow_up(column_of(read_table(batch, text=[ID]).data, ID, "id").to_pylist())
     lost = visits[OUTCOME].isna()
     with replacing(output, batch) as draft:
         visits[~lost].to_csv(draft, index=False, float_format="%g")

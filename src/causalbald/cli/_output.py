@@ -75,7 +75,7 @@ def print_table(
     last : bool
         Whether a terminal shows the last rows instead of the first.
     """
-    from causalbald.tables._reading import write_rows
+    from causalbald.tables import write_rows
 
     if as_json:
         print_json(table.to_pylist())
@@ -97,10 +97,10 @@ def write_table(table: pa.Table, output: Path, *sources: Path | None, hint: str 
     The file is no more open than ``sources``, the files that the table comes from. If the file cannot be written,
     CausalBaldError says why, followed by ``hint``.
     """
-    from causalbald.tables import _reading
+    from causalbald import tables
 
     try:
-        _reading.write_table(table, output, *sources)
+        tables.write_table(table, output, *sources)
     except OSError as error:
         raise CausalBaldError(f"cannot write {str(output)!r} ({error.strerror}).{hint}") from None
 

@@ -157,7 +157,7 @@ def _open_round(options: PoolOptions, where: BackendOptions, output: Path | None
     weight = [options.weight] if options.weight and options.weight not in (options.covariate or []) else []
     with busy(f"reading {options.pool.name}"):
         from causalbald.pools import ParquetPool, ParquetRound
-        from causalbald.pools._files import ParquetFiles
+        from causalbald.tables import ParquetFiles
 
         if options.weight is not None:
             ParquetFiles(options.pool).require(options.weight, "weight")
@@ -184,7 +184,7 @@ def _open_round(options: PoolOptions, where: BackendOptions, output: Path | None
         f"{pool.name}: {len(pool):,} people, {len(pool.columns)} covariates as {numbers} numbers; "
         f"{len(round_.measured):,} are measured, {len(round_.pending):,} asked for."
     )
-    useless = [f"{column.column} ({column.note})" for column in pool.described if column.use == "left out"]
+    useless = [f"{column.column} ({column.note})" for column in pool.summaries if column.use == "left out"]
     if useless:
         say(f"Left out: {', '.join(useless)}.")
     return round_

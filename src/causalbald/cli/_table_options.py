@@ -172,13 +172,13 @@ class StudyOptions(ColumnOptions):
         ``Campaign.create`` takes covariates either as a list, or with kinds and then uses all columns. With both
         --covariate and kinds, all other columns must therefore be excluded by name.
         """
-        from causalbald.tables._reading import column, read_table
+        from causalbald.tables import column_of, read_table
 
         if not (self.covariate and kinds):
             return []
         table = read_table(pool).data
         for name in self.covariate:
-            column(table, name, "covariates")
+            column_of(table, name, "covariates")
         named = {*self.covariate, *kinds, self.id, self.treatment, self.outcome}
         return [name for name in table.column_names if name not in named]
 

@@ -16,10 +16,9 @@ from causalbald import acquisition as acq
 from causalbald._typing import Array
 from causalbald._workers import ray_pool
 from causalbald.errors import CausalBaldError, InputError
-from causalbald.pools._files import CELLS
-from causalbald.pools._parquet import Encoding, ParquetPool
+from causalbald.pools._parquet import BLOCK_CELLS, Encoding, ParquetPool
 from causalbald.pools._scorer import Block, Scorer
-from causalbald.tables._columns import to_numbers
+from causalbald.tables import to_numbers
 
 
 def ray_scores(
@@ -39,7 +38,9 @@ def ray_scores(
         files = data.read_parquet(str(pool.path.resolve()), file_extensions=["parquet", "pq"])
         rows = files.select_columns(list(dict.fromkeys([*pool.encoding.names, *(weight or ())[:1]])))
         work = _scored(pool.encoding, score, size, weight)
-        rows_together = -(-(CELLS // pool.sample.x.shape[1]) // size) * size  # blocks are those of backend 'local'
+        rows_together = (
+            -(-(BLOCK_CELLS // pool.sample.x.shape[1]) // size) * size
+        )  # blocks are those of backend 'local'
         done = rows.map_batches(work, batch_size=rows_together, batch_format="pyarrow", zero_copy_batch=True)
         parts: Iterable[Any] = done.iter_batches(batch_size=None, batch_format="pyarrow")
         for part in parts:

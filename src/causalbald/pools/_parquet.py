@@ -1,4 +1,4 @@
-"""A pool on disk: who its units are, which arm they got and what tells them apart."""
+"""A pool on disk: its ids, its arms and its covariates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,29 @@ from causalbald._random import generator
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_positions
 from causalbald.errors import InputError
-from causalbald.pools._files import CELLS, ParquetFiles
 from causalbald.pools._scorer import Block
-from causalbald.tables._arms import Value, check_treatment_kind, find_arms
-from causalbald.tables._columns import CellError, Column, as_text, cells_named, encode, find_columns, to_numbers
-from causalbald.tables._ids import canonical, meant, written
-from causalbald.tables._reading import column
+from causalbald.tables import (
+    ArmValue,
+    Column,
+    ParquetFiles,
+    as_text,
+    canonical_id,
+    check_column_list,
+    check_unique,
+    column_of,
+    covariate_names,
+    encode,
+    find_columns,
+    find_positions,
+    ids_as_text,
+    is_blank,
+    locating_cells,
+    read_amounts,
+    read_arms,
+)
 
-_SAMPLE = 20_000  # rows from which columns, scales and propensities are learned
+SAMPLE_UNITS = 20_000  # from which columns, scales and propensities are learned
+BLOCK_CELLS = 1 << 21  # numbers that are encoded together, 16 MB
 
 
 @dataclass(frozen=True)
@@ -41,33 +56,38 @@ class Encoding:
         return [self.treatment, *(c.name for c in self.columns)]
 
     def block(self, table: pa.Table) -> Block:
-        """Return covariates and arms of the rows of a table."""
-        arm = as_text(column(table, self.treatment, "treatment")).to_numpy() != self.control
-        return Block(encode(self.columns, table), arm.astype(np.intp))
+        """Return the covariates and arms of the rows of a table, which has the columns :attr:`names`."""
+        return Block(encode(self.columns, table), self.arms(table))
+
+    def arms(self, table: pa.Table) -> NDArray[np.intp]:
+        """Return the arms of the rows of a table."""
+        treatments = as_text(column_of(table, self.treatment, "treatment")).to_numpy()
+        return np.asarray(treatments != self.control, dtype=np.intp)
 
 
 class ParquetPool:
-    """Everyone who might be measured, in a Parquet file or a folder of them; a byte per unit is held in memory.
+    """A pool in a Parquet file, or in a folder of them, that need not fit into memory.
 
-    Columns are understood as by a campaign: missing numbers become the median, with a column that says so; text becomes
-    categories. What columns are like is learned from a fixed random sample of 20,000 rows.
+    Columns are understood as by a campaign: a missing number becomes the median, with a feature that marks it; text
+    becomes categories. The kinds, medians and categories are learned from a fixed random sample of 20,000 rows. One
+    byte per unit is held in memory.
 
     Parameters
     ----------
     path : str or Path
-        A file, or a folder whose ``*.parquet`` files are taken in the order of their names.
+        A file, or a folder whose ``*.parquet`` files are read in the order of their names.
     id : str
         Column with a name or number for everyone.
     treatment : str
         Column with two values.
     control : value, optional
-        Which of the two is the control; found by itself for 0/1, no/yes, false/true.
+        The value of the control; found without help for 0/1, no/yes, false/true and control/treated.
     covariates : sequence of str, optional
-        Columns that tell units apart; by default all others.
+        Columns that describe units; by default all columns without another role.
     exclude : collection of str
         Columns to leave out, such as the outcome.
     kinds : mapping, optional
-        From columns to "numeric" or "categorical", where the data suggest otherwise.
+        From columns to "numeric" or "categorical", where the values suggest another kind.
 
     Attributes
     ----------
@@ -75,9 +95,30 @@ class ParquetPool:
         0 for control, 1 for treated.
     columns : list of Column
         Covariates and how they are encoded.
+    summaries : list of ColumnSummary
+        Every column that was looked at, and what became of it.
     sampled : positions
     sample : Block
         The units from which columns were learned.
+
+    Raises
+    ------
+    InputError
+        If a column is missing or cannot be used.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pyarrow as pa
+    >>> from causalbald.pools import ParquetPool
+    >>> from causalbald.tables import write_table
+    >>> path = Path(tempfile.mkdtemp()) / "pool.parquet"
+    >>> people = {"person": [7, 8, 9], "drug": ["yes", "no", "yes"], "age": [41, None, 35]}
+    >>> write_table(pa.table(people), path)
+    >>> pool = ParquetPool(path, id="person", treatment="drug")
+    >>> pool.take([2, 1]).x.tolist()
+    [[35.0, 0.0], [38.0, 1.0]]
     """
 
     def __init__(
@@ -86,175 +127,128 @@ class ParquetPool:
         *,
         id: str,
         treatment: str,
-        control: Value | None = None,
+        control: ArmValue | None = None,
         covariates: Sequence[str] | None = None,
         exclude: Collection[str] = (),
         kinds: Mapping[str, str] | None = None,
     ) -> None:
-        for what, value in (("covariates", covariates), ("exclude", exclude)):
-            if isinstance(value, str):
-                raise InputError(f"{what} must be a list of columns, such as [{value!r}], not {value!r}.")
+        check_column_list(covariates, "covariates")
+        check_column_list(exclude, "exclude")
         self.path, self.id, self.treatment = Path(path), id, treatment
         self.files = ParquetFiles(self.path, exact=(id, treatment))
         self.name, self._length = self.files.name, len(self.files)
         if not self._length:
             raise InputError(f"{self.name} has no rows: give one per person.")
-        names = self._covariate_names(covariates, {*exclude}, kinds or {})
-        self.arm, control_text = self._read_arms(control)
+        names = self._covariate_names(covariates, exclude, kinds or {})
+        arms = read_arms(self.files.column(treatment), self.files.kind(treatment), treatment, control, self._described)
+        self.arm = arms.arm
         rng = generator(0, "sample", self._length)
-        self.sampled = rows = np.sort(rng.choice(self._length, size=min(_SAMPLE, self._length), replace=False))
-        table = self.files.take(rows, [treatment, *names])
-        with self._cells_named(rows):
-            self.columns, self.described = find_columns(table, names, kinds or {})
-            self.encoding = Encoding(tuple(self.columns), treatment, control_text)
-            self.sample = self.encoding.block(table)
+        self.sampled = np.sort(rng.choice(self._length, size=min(SAMPLE_UNITS, self._length), replace=False))
+        table = self.files.take(self.sampled, [treatment, *names])
+        with self._locating_cells(self.sampled):
+            self.columns, self.summaries, x = find_columns(table, names, kinds or {})
+        self.encoding = Encoding(tuple(self.columns), treatment, arms.control)
+        self.sample = Block(x, self.encoding.arms(table))
 
     def __len__(self) -> int:
         return self._length
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Yield all units in their order, ``size`` at a time however the files are cut."""
-        start, together = 0, CELLS // self.sample.x.shape[1]  # rows that are encoded together
+        """Yield all units in their order, ``size`` at a time wherever the files and row groups end."""
+        start, together = 0, BLOCK_CELLS // self.sample.x.shape[1]  # rows that are encoded together
         for table in self.files.parts([c.name for c in self.columns], -(-together // size) * size):
-            with self._cells_named(range(start, start + len(table))):
+            with self._locating_cells(range(start, start + len(table))):
                 x = encode(self.columns, table)
             arm = self.arm[start : start + len(table)].astype(np.intp)
             yield from (Block(x[k : k + size], arm[k : k + size]) for k in range(0, len(table), size))
             start += len(table)
 
-    def numbers(self, name: str, what: str) -> Array:
-        """Return a column of numbers, (N,), none of them missing, none negative and not all 0."""
-        self.files.require(name, what)
-        found, rule = np.empty(len(self)), "give everyone a number of at least 0"
-        for start, table in self.files.tables([name]):
-            try:
-                found[start : start + len(table)] = part = to_numbers(table[name], name)
-            except CellError as error:
-                problem = error.problem.format(row=self._named(start + error.row))
-                raise InputError(f"{what} {name!r} {problem}: {rule}.") from None
-            if (bad := ~(part >= 0)).any():
-                where = self._named(start + int(np.flatnonzero(bad)[0]))
-                problem = "missing" if np.isnan(part[bad][0]) else f"negative ({part[bad][0]:g})"
-                raise InputError(f"{what} {name!r} is {problem} in {where}: {rule}.")
-        if not found.any():
-            raise InputError(f"{what} {name!r} is 0 for everyone: someone must matter.")
-        return found
+    def numbers(self, name: str, role: str) -> Array:
+        """Return a column of numbers (N,), such as weights.
+
+        Raises InputError if a number is missing or negative, or all are 0. ``role`` states in the error what the column
+        is for.
+        """
+        self.files.require(name, role)
+        return read_amounts(self.files.column(name), name, role, self._described, allow_zero=True)
 
     def take(self, positions: ArrayLike) -> Block:
         """Return some units, in the order of ``positions``."""
         rows = check_positions(positions, len(self))
-        with self._cells_named(rows):
+        with self._locating_cells(rows):
             return self.encoding.block(self.files.take(rows, self.encoding.names))
 
-    def positions(self, ids: pa.Array, source: Callable[[str], str] = lambda _: "") -> Positions:
-        """Return where the units with these ids are; ids are text, each given once. Everyone must have another id.
+    def positions(self, ids: pa.Array, describe_id: Callable[[str], str] = lambda _: "") -> Positions:
+        """Return the positions of the units with some ids, which are text.
 
-        ``source`` says of an id where it comes from.
+        Raises InputError if an id is unknown, or if any two units of the pool have the same id. ``describe_id`` returns
+        the text for an error that follows an unknown id.
         """
-        found = np.full(len(ids), -1, dtype=np.intp)
-        hashes = np.empty(len(self), dtype=np.uint64)
-        for start, text in self._ids():
-            hits = pc.index_in(text, value_set=ids).combine_chunks()
-            rows = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
-            found[hits.drop_null().to_numpy(zero_copy_only=False)] = start + rows
-            hashes[start : start + len(text)] = _hashes(text)
-        self._check_unique(hashes)
-        unknown = np.flatnonzero(found < 0)
-        if len(unknown):
-            name = ids[int(unknown[0])].as_py()
-            raise InputError(
-                f"{len(unknown)} of {len(ids)} ids are not in the pool, for example {name!r}{source(name)}."
-                f"{meant(name, (text for _, text in self._ids()))} Ids are those of column {self.id!r} of {self.name}."
-            )
-        return found
+        return find_positions(ids, self._unique_ids, f"column {self.id!r} of {self.name}", describe_id)
 
-    def held(self, ids: Collection[str]) -> set[str]:
-        """Return those of some ids, as text, that are in the pool."""
-        wanted = pa.array(list(ids), pa.string())
-        return {i for _, text in self._ids() for i in text.filter(pc.is_in(text, value_set=wanted)).to_pylist()}
+    def contained(self, ids: Collection[str]) -> set[str]:
+        """Return the ids, out of some given as text, that are in the pool."""
+        candidates = pa.array(list(ids), pa.string())
+        return {i for _, text in self._ids() for i in text.filter(pc.is_in(text, value_set=candidates)).to_pylist()}
 
     def people(self, positions: Positions) -> pa.Table:
-        """Return ids and treatments of some units, as they are in the files; ids that are numbers as whole ones."""
+        """Return the ids and treatments of some units as they are in the files; float ids become whole numbers."""
         return self.with_whole_ids(self.files.take(positions, [self.id, self.treatment]))
 
     def with_whole_ids(self, table: pa.Table) -> pa.Table:
-        """Return a table of the pool in which ids that are numbers are whole ones: 205.0 is no name for person 205."""
+        """Return a table of the pool in which float ids are whole numbers: a user knows person 205, not 205.0."""
         if not pa.types.is_floating(self.files.kind(self.id)):
             return table
-        where = table.column_names.index(self.id)
-        return table.set_column(where, self.id, pc.cast(table[self.id], pa.int64()))
+        place = table.column_names.index(self.id)
+        return table.set_column(place, self.id, pc.cast(table[self.id], pa.int64()))
 
     def _ids(self) -> Iterator[tuple[int, pa.ChunkedArray]]:
-        """Yield ids as text, and the number of their first row."""
+        """Yield the ids as text in parts, each with the position of its first unit; refuse missing ids."""
         for start, table in self.files.tables([self.id]):
-            text = written(table[self.id], self.id)
-            missing = pc.or_kleene(pc.is_null(text), pc.equal(pc.utf8_trim_whitespace(text), ""))
-            if (row := pc.index(missing, True).as_py()) >= 0:
+            text = ids_as_text(table[self.id], self.id)
+            if (row := pc.index(is_blank(text), True).as_py()) >= 0:
                 raise InputError(f"{self.files.place(start + row)} has no id {self.id!r}: give everyone one.")
             yield start, text
 
-    def _check_unique(self, hashes: NDArray[np.uint64]) -> None:
-        """Refuse ids that occur twice; equal hashes, sorted here, may still be of different ids."""
+    def _unique_ids(self) -> Iterator[pa.ChunkedArray]:
+        """Yield the ids as text in parts; raise InputError at the end if two units have the same id.
+
+        Hashes of the ids are compared, as the ids may not fit into memory. Ids with equal hashes are compared as text.
+        """
+        hashes = np.empty(len(self), dtype=np.uint64)
+        for start, text in self._ids():
+            hashes[start : start + len(text)] = _hashes(text)
+            yield text
         hashes.sort()
-        twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
-        if not len(twice):
-            return
-        suspects = [text.filter(pa.array(np.isin(_hashes(text), twice))) for _, text in self._ids()]
-        counts = pc.value_counts(pa.chunked_array([c for s in suspects for c in s.chunks], pa.string()))
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
         if len(repeated):
-            raise InputError(
-                f"{len(repeated)} ids are in {self.name} more than once, for example "
-                f"{repeated[0]['values'].as_py()!r}: one row per person."
-            )
+            suspects = [text.filter(pa.array(np.isin(_hashes(text), repeated))) for _, text in self._ids()]
+            chunks = [chunk for suspect in suspects for chunk in suspect.chunks]
+            check_unique(pa.chunked_array(chunks, pa.string()), f"{{count}} ids are in {self.name} more than once")
 
     def _covariate_names(
-        self, covariates: Sequence[str] | None, exclude: set[str], kinds: Mapping[str, str]
+        self, covariates: Sequence[str] | None, exclude: Collection[str], kinds: Mapping[str, str]
     ) -> list[str]:
-        roles = {self.id, self.treatment}
+        """Return the columns that are covariates; raise InputError if a column is missing or has unlike kinds."""
         if self.id == self.treatment:
             raise InputError(f"column {self.id!r} cannot be both the id and the treatment.")
-        asked = {"ids": [self.id], "treatment": [self.treatment], "covariates": covariates or []}
-        for what, names in {**asked, "columns to exclude": exclude, "kinds of columns": kinds}.items():
-            for name in names:
-                self.files.require(name, what)
-        for name in roles.intersection(covariates or []):
-            raise InputError(f"column {name!r} cannot be a covariate: it is the id or the treatment.")
-        chosen = self.files.names if covariates is None else dict.fromkeys(covariates)
-        names = [n for n in chosen if n not in exclude | roles]
-        self.files.fields([self.id, self.treatment, *names])  # before much is read
+        roles = {self.id: "id", self.treatment: "treatment"}
+        for name, role in [(self.id, "ids"), (self.treatment, "treatment"), *((k, "kinds of columns") for k in kinds)]:
+            self.files.require(name, role)
+        names = covariate_names(self.files.names, roles, covariates=covariates, exclude=exclude)
+        self.files.fields([*roles, *names])  # before much is read
         return names
 
-    def _named(self, row: int) -> str:
-        """Say where a row is, and whose."""
+    def _described(self, row: int) -> str:
+        """Return where a row is and its id, for errors."""
         name = self.files.take(np.array([row]), [self.id])[self.id][0].as_py()
-        return self.files.place(row) + ("" if name is None else f" (id {canonical(name)!r})")
+        return self.files.place(row) + ("" if name is None else f" (id {canonical_id(name)!r})")
 
-    def _cells_named(self, rows: Positions | range) -> AbstractContextManager[None]:
-        return cells_named(lambda row: self._named(int(rows[row])))
-
-    def _read_arms(self, control: Value | None) -> tuple[NDArray[np.int8], str]:
-        """Return the arm of every unit, and the control as text."""
-        kind = self.files.kind(self.treatment)
-        check_treatment_kind(kind, self.treatment)
-        arm, distinct = np.empty(len(self), dtype=np.int8), pa.array([], kind)
-        for start, table in self.files.tables([self.treatment]):
-            values = table[self.treatment].combine_chunks()
-            if pa.types.is_floating(values.type):
-                values = pc.if_else(pc.is_nan(values), None, values)
-            if values.null_count:
-                row = start + int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
-                raise InputError(
-                    f"treatment {self.treatment!r} is missing in {self._named(row)}: leave such rows out of the pool."
-                )
-            distinct = pc.unique(pa.concat_arrays([distinct, pc.unique(values)]))
-            if len(distinct) > 2:
-                break
-            arm[start : start + len(values)] = pc.index_in(values, value_set=distinct).to_numpy()
-        _, text = find_arms(distinct, self.treatment, control)
-        first = as_text(pa.chunked_array([distinct])).to_pylist().index(text)
-        return (arm != first).astype(np.int8), text
+    def _locating_cells(self, rows: Positions | range) -> AbstractContextManager[None]:
+        """Describe the row of a cell that cannot be used, where a table has some ``rows`` of the pool."""
+        return locating_cells(lambda row: self._described(int(rows[row])))
 
 
 def _hashes(text: pa.ChunkedArray) -> NDArray[np.uint64]:
+    """Return a hash of each id, which is the same in every process."""
     return np.asarray(pd.util.hash_array(text.to_numpy(zero_copy_only=False), categorize=False))

@@ -17,7 +17,7 @@ from causalbald import acquisition as acq
 from causalbald import models
 from causalbald._files import check_place, replacing
 from causalbald._random import generator
-from causalbald._spreadsheet import read_cell, read_ids
+from causalbald._spreadsheet import read_cell
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_choice, check_int, check_number
@@ -25,13 +25,10 @@ from causalbald.acquisition._registry import Batch
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel
 from causalbald.pools import _choosing
-from causalbald.pools._files import SUFFIXES
 from causalbald.pools._parquet import ParquetPool
 from causalbald.pools._scorer import Block, Scorer
 from causalbald.selection._selection import select
-from causalbald.tables._columns import as_text, to_numbers
-from causalbald.tables._ids import id_text, is_text, written
-from causalbald.tables._reading import column, read_table
+from causalbald.tables import PARQUET_SUFFIXES, as_text, column_of, is_text, read_ids, read_table, to_numbers
 
 Progress = Callable[[int, int], None]
 Backend = Literal["local", "ray"]
@@ -331,14 +328,12 @@ class ParquetRound:
         name = self.pool.id
         found = read_table(source, text=[name])
         table = found.data
-        cells = written(column(table, name, "ids"), name).to_pylist()
         remedy = "give the whole table that `choose` wrote, or a Parquet file"
         settle = partial(self._of_arm, table)
-        meant = read_ids(cells, self.pool.held, settle, typed=found.typed, remedy=remedy)
-        ids = id_text(pa.chunked_array([meant], pa.string()), name)
+        ids = read_ids(found, name, self.pool.contained, settle, remedy)
         if not is_text(self.pool.files.kind(name)):  # as a spreadsheet or pandas may write whole numbers
             ids = pc.replace_substring_regex(ids, r"^(-?\d+)\.0+$", r"\1")
-        outcome = column(table, self.outcome, "outcome")
+        outcome = column_of(table, self.outcome, "outcome")
         values = to_numbers(outcome, self.outcome, ids.to_pylist(), decimal=found.decimal)
         return pa.table({"id": ids, "outcome": values})
 
@@ -374,7 +369,7 @@ class ParquetRound:
 def check_scores_file(path: Path, *, remember: bool = True) -> None:
     """Refuse a name under which scores cannot be written, before the work; see :func:`check_place`."""
     check_place(path, remember=remember)
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in PARQUET_SUFFIXES:
         raise InputError(f"cannot write {path.name!r}: choose a name that ends with .parquet.")
 
 

@@ -23,7 +23,7 @@ from causalbald.figures._campaign import draw_audit
 from causalbald.figures._support import draw_balance, draw_support
 from causalbald.metrics import paired_interval
 from causalbald.report._page import figure_svg
-from causalbald.tables._columns import Column, feature_names
+from causalbald.tables import Column, feature_names
 
 ENOUGH_AUDITS = 10
 ALPHA = 0.05

@@ -18,7 +18,7 @@ from causalbald.campaign._state import State
 from causalbald.campaign.storage import Event
 from causalbald.figures._campaign import draw_progress
 from causalbald.report._page import figure_svg
-from causalbald.tables._columns import Column
+from causalbald.tables import Column
 
 MOST_ROUNDS = 60
 MOST_ASKED = 200

@@ -1,9 +1,9 @@
-"""People by their own ids. Positions in the pool never leave the library."""
+"""Units by their ids, as the user wrote them. Positions in the pool never leave the library."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
@@ -12,100 +12,267 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causalbald._spreadsheet import read_cell
 from causalbald._text import check_text
 from causalbald._typing import Positions
 from causalbald.errors import InputError
+from causalbald.tables._reading import InputTable, column_of, is_text
 
-_MAX_LENGTH = 1000
-_LOOK_AT = 10_000
-_WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
-
-
-def id_text(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return ids as text, as they are written: whole numbers or text, none missing, none repeated."""
-    text = written(values, name)
-    missing = int(text.null_count) + int(pc.sum(pc.equal(pc.utf8_trim_whitespace(text), "")).as_py() or 0)
-    if missing:
-        raise InputError(f"column {name!r} has {missing} rows without an id: give everyone one.")
-    counts = pc.value_counts(text)
-    repeated = counts.filter(pc.greater(counts.field("counts"), 1))
-    if len(repeated):
-        raise InputError(
-            f"column {name!r} has {len(repeated)} ids more than once, for example {repeated[0]['values'].as_py()!r}: "
-            "one row per person."
-        )
-    longest = int(pc.max(pc.utf8_length(text)).as_py() or 0)
-    if longest > _MAX_LENGTH:
-        raise InputError(f"column {name!r} has an id of {longest} characters: at most {_MAX_LENGTH} are possible.")
-    return text
+MAX_ID_CHARACTERS = 1000
+_MAX_COMPARED_IDS = 10_000
+_WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
-def written(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return whole numbers or text as text."""
-    if pa.types.is_floating(values.type):
-        values = _whole(values, name)
-    if not (pa.types.is_integer(values.type) or is_text(values.type)):
-        raise InputError(f"ids in column {name!r} must be whole numbers or text, not {values.type}.")
-    return pc.cast(values, pa.string())
+class Ids:
+    """The ids of all units of a pool, in the order of the pool.
 
+    Parameters
+    ----------
+    ids : pyarrow.ChunkedArray of text
+        As :func:`check_ids` returns them.
+    name : str
+        The column of ids in the user's table.
+    is_text_column : bool
+        Whether the user's own table has the ids as text, so that ``"7"`` is returned as text.
 
-class Units:
-    """All units of a pool: who they are and, when first asked, where."""
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import Ids, check_ids
+    >>> ids = Ids(check_ids(pa.chunked_array([[205, 17, 3]]), "patient"), "patient")
+    >>> ids.positions([3, "205"]).tolist()
+    [2, 0]
+    >>> ids.as_column(["3"]).to_pylist()
+    [3]
+    """
 
-    def __init__(self, ids: pa.ChunkedArray, name: str, *, text: bool = False) -> None:
+    def __init__(self, ids: pa.ChunkedArray, name: str, *, is_text_column: bool = False) -> None:
         self.text = ids
         self.name = name
-        self.kept_as_text = text
+        self.is_text_column = is_text_column
 
     def __len__(self) -> int:
         return len(self.text)
 
     def positions(self, ids: Iterable[Any]) -> Positions:
-        """Return where ``ids`` are, in their order; unknown ones are an error that names one."""
-        wanted = pa.array([canonical(i) for i in ids], pa.string())
-        distinct = pc.unique(wanted)
-        # As a rule few are looked up in many: it is faster to look for each of the many among the few.
-        hits = pc.index_in(self._values, value_set=distinct)
-        where = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
-        found = np.full(len(distinct), -1, dtype=np.intp)
-        found[hits.drop_null().to_numpy(zero_copy_only=False)] = where
-        if (found < 0).any():
-            unknown = distinct.take(pa.array(np.flatnonzero(found < 0))).to_pylist()
-            raise InputError(
-                f"{len(unknown)} of {len(wanted)} ids are not in the pool, for example {unknown[0]!r}."
-                f"{meant(unknown[0], [self._values])} Ids are those of column {self.name!r}."
-            )
-        order: Positions = found[pc.index_in(wanted, value_set=distinct).to_numpy(zero_copy_only=False)]
-        return order
+        """Return the positions of some units, in the order of their ids; raise InputError if an id is unknown."""
+        wanted = pa.array([canonical_id(i) for i in ids], pa.string())
+        return find_positions(wanted, lambda: [self._values], f"column {self.name!r}")
 
-    def held(self, ids: Iterable[str]) -> set[str]:
-        """Return those of some ids, as text, that are in the pool."""
-        wanted = pa.array(list(ids), pa.string())
-        return set(wanted.filter(pc.is_in(wanted, value_set=self._values)).to_pylist())
+    def contained(self, ids: Iterable[str]) -> set[str]:
+        """Return the ids, out of some given as text, that are in the pool."""
+        candidates = pa.array(list(ids), pa.string())
+        return set(candidates.filter(pc.is_in(candidates, value_set=self._values)).to_pylist())
 
     def at(self, positions: Positions) -> list[str]:
-        """Return the ids at ``positions``, as text."""
+        """Return the ids at some positions, as text."""
         taken: list[str] = self._values.take(pa.array(positions)).to_pylist()
         return taken
 
-    def column(self, ids: Iterable[str]) -> pa.Array:
-        """Return ids as a column of the kind that the user's table had."""
+    def as_column(self, ids: Iterable[str]) -> pa.Array:
+        """Return some ids as a column of the kind that the user's table has: whole numbers or text."""
         text = list(ids)
-        return pa.array([int(i) for i in text], pa.int64()) if self.whole else pa.array(text, pa.string())
+        return pa.array([int(i) for i in text], pa.int64()) if self.are_whole_numbers else pa.array(text, pa.string())
 
     @cached_property
-    def whole(self) -> bool:
-        """Whether the ids are whole numbers, written in the usual way, and not text in the user's own table."""
-        return not self.kept_as_text and bool(pc.all(pc.match_substring_regex(self.text, _WHOLE)).as_py())
+    def are_whole_numbers(self) -> bool:
+        """Whether all ids are whole numbers, written in the usual way, and not text in the user's own table."""
+        return not self.is_text_column and bool(pc.all(pc.match_substring_regex(self.text, _WHOLE_NUMBER)).as_py())
 
     @cached_property
     def _values(self) -> pa.Array:
+        """The ids as one array."""
         combined = self.text.combine_chunks() if isinstance(self.text, pa.ChunkedArray) else self.text
         return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def meant(unknown: str, parts: Iterable[pa.Array]) -> str:
-    """Say who in a pool may be meant by an id; a number that only looks alike is somebody else."""
+def check_ids(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column of ids as text, after checking that every row has an id of its own.
+
+    Parameters
+    ----------
+    values : pyarrow.ChunkedArray
+        Whole numbers or text.
+    name : str
+        The name of the column, for errors.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray of text
+
+    Raises
+    ------
+    InputError
+        If an id is missing, repeated or longer than 1,000 characters.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import check_ids
+    >>> check_ids(pa.chunked_array([[205.0, 17.0]]), "patient").to_pylist()
+    ['205', '17']
+    """
+    text = ids_as_text(values, name)
+    missing = pc.sum(is_blank(text)).as_py()
+    if missing:
+        raise InputError(f"column {name!r} has {missing} rows without an id: give everyone one.")
+    check_unique(text, f"column {name!r} has {{count}} ids more than once")
+    longest = int(pc.max(pc.utf8_length(text)).as_py() or 0)
+    if longest > MAX_ID_CHARACTERS:
+        raise InputError(
+            f"column {name!r} has an id of {longest} characters: at most {MAX_ID_CHARACTERS} are possible."
+        )
+    return text
+
+
+def ids_as_text(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column of whole numbers or text as text; missing ids stay missing.
+
+    Parameters
+    ----------
+    values : pyarrow.ChunkedArray
+        Whole numbers or text.
+    name : str
+        The name of the column, for errors.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray of text
+
+    Raises
+    ------
+    InputError
+        If the column holds something else, such as numbers with decimals.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import ids_as_text
+    >>> ids_as_text(pa.chunked_array([[205.0, None]]), "patient").to_pylist()
+    ['205', None]
+    """
+    if pa.types.is_floating(values.type):
+        try:
+            values = pc.cast(values, pa.int64())
+        except pa.ArrowInvalid:
+            raise InputError(f"ids in column {name!r} must be whole numbers or text, not decimals.") from None
+    if not (pa.types.is_integer(values.type) or is_text(values.type)):
+        raise InputError(f"ids in column {name!r} must be whole numbers or text, not {values.type}.")
+    return pc.cast(values, pa.string())
+
+
+def is_blank(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return for each id (text) whether it is missing or blank.
+
+    Parameters
+    ----------
+    text : pyarrow.ChunkedArray of text
+        Ids.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray of bool
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import is_blank
+    >>> is_blank(pa.chunked_array([["p1", " ", None]])).to_pylist()
+    [False, True, True]
+    """
+    return pc.or_kleene(pc.is_null(text), pc.equal(pc.utf8_trim_whitespace(text), ""))
+
+
+def check_unique(text: pa.ChunkedArray, sentence: str) -> None:
+    """Raise InputError if an id occurs more than once.
+
+    Parameters
+    ----------
+    text : pyarrow.ChunkedArray of text
+        Ids.
+    sentence : str
+        The beginning of the message, with ``{count}`` for the number of repeated ids.
+
+    Raises
+    ------
+    InputError
+        With the sentence, an example and the remedy.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import check_unique
+    >>> check_unique(pa.chunked_array([["p1", "p2"]]), "the file has {count} ids more than once")
+    """
+    counts = pc.value_counts(text)
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+    if len(repeated):
+        beginning, example = sentence.replace("{count}", str(len(repeated))), repeated[0]["values"].as_py()
+        raise InputError(f"{beginning}, for example {example!r}: one row per person.")
+
+
+def find_positions(
+    ids: pa.Array,
+    pool_ids: Callable[[], Iterable[pa.Array]],
+    where: str,
+    describe_id: Callable[[str], str] = lambda _: "",
+) -> Positions:
+    """Return the positions of some units in a pool.
+
+    Parameters
+    ----------
+    ids : pyarrow.Array of text
+        M ids, as text.
+    pool_ids : function
+        Returns the ids of the whole pool as text, in parts. It is called again if an id is unknown.
+    where : str
+        Where the ids of the pool are, such as ``column 'patient'``, for errors.
+    describe_id : function, optional
+        Returns the text for an error that follows an unknown id, such as the file that has it.
+
+    Returns
+    -------
+    (M,) positions
+        In the order of ``ids``.
+
+    Raises
+    ------
+    InputError
+        If an id is unknown. The message suggests a similar one.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import find_positions
+    >>> pool = [pa.array(["p1", "p2"]), pa.array(["p3"])]
+    >>> find_positions(pa.array(["p3", "p1"]), lambda: pool, "column 'patient'").tolist()
+    [2, 0]
+    """
+    distinct = pc.unique(ids)
+    places, start = np.full(len(distinct), -1, dtype=np.intp), 0
+    for part in pool_ids():
+        # A few ids are looked up in many, so it is faster to look up each of the many among the few.
+        hits = pc.index_in(part, value_set=distinct)
+        hits = hits.combine_chunks() if isinstance(hits, pa.ChunkedArray) else hits
+        rows = np.flatnonzero(hits.is_valid().to_numpy(zero_copy_only=False))
+        places[hits.drop_null().to_numpy(zero_copy_only=False)] = start + rows
+        start += len(part)
+    unknown = np.flatnonzero(places < 0)
+    if len(unknown):
+        example = distinct[int(unknown[0])].as_py()
+        raise InputError(
+            f"{len(unknown)} of {len(ids)} ids are not in the pool, for example {example!r}{describe_id(example)}."
+            f"{_suggestion(example, pool_ids())} Ids are those of {where}."
+        )
+    ordered: Positions = places[pc.index_in(ids, value_set=distinct).to_numpy(zero_copy_only=False)]
+    return ordered
+
+
+def _suggestion(unknown: str, parts: Iterable[pa.Array]) -> str:
+    """Return a sentence that suggests an id of the pool for an unknown one, or no text.
+
+    A number that merely has similar digits is not suggested: it is the id of somebody else.
+    """
     for values in parts:
         if re.fullmatch(r"\d+\.0+", unknown):
             whole = unknown.partition(".")[0]
@@ -116,13 +283,34 @@ def meant(unknown: str, parts: Iterable[pa.Array]) -> str:
             if place >= 0:
                 return f" Did you mean {values[place].as_py()!r}? A spreadsheet drops leading zeros."
         else:
-            close = get_close_matches(unknown, values.slice(0, _LOOK_AT).to_pylist(), n=1)
-            return f" Did you mean {close[0]!r}?" if close else ""
+            similar = get_close_matches(unknown, values.slice(0, _MAX_COMPARED_IDS).to_pylist(), n=1)
+            return f" Did you mean {similar[0]!r}?" if similar else ""
     return ""
 
 
-def canonical(value: Any) -> str:
-    """Return an id as the text under which it is known."""
+def canonical_id(value: Any) -> str:
+    """Return an id as the text that stands for it inside the library.
+
+    Parameters
+    ----------
+    value : str or number
+        As the user wrote it.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    InputError
+        If the text is not UTF-8.
+
+    Examples
+    --------
+    >>> from causalbald.tables import canonical_id
+    >>> canonical_id(7.0), canonical_id("007")
+    ('7', '007')
+    """
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     text = str(value)
@@ -130,13 +318,80 @@ def canonical(value: Any) -> str:
     return text
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this kind holds text."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def read_ids(
+    table: InputTable,
+    name: str,
+    in_pool: Callable[[list[str]], Collection[str]],
+    settle: Callable[[int, str], str | None],
+    remedy: str,
+) -> pa.ChunkedArray:
+    """Return the ids that the rows of a table stand for, as text, each of them once.
+
+    A cell with a leading apostrophe may be an id as it stands or, in a CSV file, another id that was made safe for
+    spreadsheets. Version 0.1.0 wrote ``'=10`` for both ``=10`` and ``'=10``. If the pool has both, the other columns of
+    the table decide, and nothing is guessed.
+
+    Parameters
+    ----------
+    table : InputTable
+        A table of outcomes or ids. The ids of a frame or a Parquet file are taken as they stand if the pool has them.
+    name : str
+        The column of ids.
+    in_pool : function
+        Returns the ids, out of some, that are in the pool.
+    settle : function
+        Returns the id that a row (its number and its cell) stands for by the other columns, None if they do not tell.
+    remedy : str
+        What to do about ids that have two meanings.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray of text
+
+    Raises
+    ------
+    InputError
+        If an id has two meanings, is missing or is repeated.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import InputTable, read_ids
+    >>> table = InputTable(pa.table({"patient": ["'=10", "p2"]}))
+    >>> pool = {"=10", "p2"}
+    >>> read_ids(table, "patient", pool.intersection, lambda row, cell: None, "rename one").to_pylist()
+    ['=10', 'p2']
+    """
+    cells: list[str | None] = ids_as_text(column_of(table.data, name, "ids"), name).to_pylist()
+    ids = _meant_ids(cells, in_pool, settle, remedy, typed=table.typed)
+    return check_ids(pa.chunked_array([ids], pa.string()), name)
 
 
-def _whole(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    try:
-        return pc.cast(values, pa.int64())
-    except pa.ArrowInvalid:
-        raise InputError(f"ids in column {name!r} must be whole numbers or text, not decimals.") from None
+def _meant_ids(
+    cells: Sequence[str | None],
+    in_pool: Callable[[list[str]], Collection[str]],
+    settle: Callable[[int, str], str | None],
+    remedy: str,
+    *,
+    typed: bool,
+) -> list[str | None]:
+    """Return the ids that cells stand for; see :func:`read_ids`."""
+    ids = list(cells)
+    doubtful = {row: cell for row, cell in enumerate(cells) if cell is not None and cell.startswith("'")}
+    if not doubtful:
+        return ids
+    contained = in_pool(sorted({text for cell in doubtful.values() for text in (cell, cell[1:])}))
+    for row, cell in doubtful.items():
+        bare = cell[1:]
+        if bare not in contained:
+            # Nobody, or the unit whose id is the cell as it stands. An error about nobody names what was meant.
+            ids[row] = cell if cell in contained else read_cell(cell)
+        elif cell not in contained:
+            ids[row] = bare
+        elif read_cell(cell) != cell:  # else the apostrophe is part of the id: we write none before such text
+            ids[row] = settle(row, cell) or (cell if typed else None)
+        if ids[row] is None:
+            raise InputError(
+                f"id {cell!r} may mean {bare!r}, written so that no spreadsheet runs it, or {cell!r} itself: {remedy}."
+            )
+    return ids

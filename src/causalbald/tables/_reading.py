@@ -1,39 +1,51 @@
-"""Tables at the edge: any DataFrame, CSV, Parquet or Excel file in; the caller's kind of frame out."""
+"""Tables in: any DataFrame, CSV, Parquet or Excel file becomes an Arrow table."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causalbald._files import replacing
-from causalbald._spreadsheet import csv_writer, read_cell, safe_cell
 from causalbald._text import check_text
 from causalbald.errors import InputError
+from causalbald.tables._dialects import first_line, read_csv
 
-_SAMPLE = 1 << 18
-_BLOCK = 1 << 26
-_MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "."]
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-_DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
+PARQUET_SUFFIXES = (".parquet", ".pq")
 _EXCEL = (".xlsx", ".xlsm")
-_INDEX = re.compile(r"__index_level_\d+__")
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+_MAX_LISTED_COLUMNS = 20
 
 
 @dataclass(frozen=True)
-class TableIn:
-    """A table as Arrow, and the library whose frame the caller used (None for a file).
+class InputTable:
+    """A user's table as Arrow, and what is known about where it came from.
 
-    ``typed``: whether values have the kinds that their owner gave them, as in a frame or a Parquet file; those of CSV
-    and Excel files are guessed. ``decimal`` is the sign that numbers of a CSV file have before their decimals.
+    Parameters
+    ----------
+    data : pyarrow.Table
+    backend : str or None
+        The library whose frame the user passed, such as "pandas"; None for a file.
+    name : str
+        The name of the file, or "the table".
+    typed : bool
+        Whether the user chose the kinds of the columns, as in a frame or a Parquet file. The kinds of the columns of a
+        CSV or Excel file are guessed.
+    decimal : str
+        The sign that the numbers of a CSV file have before their decimals.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import InputTable
+    >>> InputTable(pa.table({"id": ["p1", "p2"]})).name
+    'the table'
     """
 
     data: pa.Table
@@ -43,12 +55,36 @@ class TableIn:
     decimal: str = "."
 
 
-def read_table(source: Any, *, text: Sequence[str] = ()) -> TableIn:
-    """Return a table from a path or from any DataFrame; columns named in ``text`` are read as they are written.
+def read_table(source: Any, *, text: Sequence[str] = ()) -> InputTable:
+    """Return a user's table, from a file or from any DataFrame.
 
-    A :class:`TableIn`, which was read before, is returned as it is.
+    Parameters
+    ----------
+    source : path, DataFrame or InputTable
+        A CSV, Parquet or Excel file, or a frame of pandas, polars, Arrow or another library that narwhals reads.
+        The encoding, the delimiter and the decimal sign of a CSV file are found from its first lines. A table that was
+        read before is returned as it is.
+    text : sequence of str
+        Columns that are text even if all cells look like numbers, such as an id ``007``.
+
+    Returns
+    -------
+    InputTable
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a column has no name or that of another column.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.tables import read_table
+    >>> table = read_table(pd.DataFrame({"patient": ["p1", "p2"], "age": [41, 35]}))
+    >>> table.data.column_names, table.backend
+    (['patient', 'age'], 'pandas')
     """
-    if isinstance(source, TableIn):
+    if isinstance(source, InputTable):
         return source
     for name in text:
         check_text(name, "the name of a column")
@@ -57,9 +93,62 @@ def read_table(source: Any, *, text: Sequence[str] = ()) -> TableIn:
     return table
 
 
+def column_of(table: pa.Table, name: str, role: str) -> pa.ChunkedArray:
+    """Return a column of a table, categories as the values that they stand for.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table to look in.
+    name : str
+        The name of the column.
+    role : str
+        What the column is for, which the error states.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray
+
+    Raises
+    ------
+    InputError
+        If there is no such column. The message names a similar one, and lists all.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import column_of
+    >>> column_of(pa.table({"age": [41, 35]}), "age", "covariate").to_pylist()
+    [41, 35]
+    """
+    check_has_column(table.column_names, name, role)
+    values = table.column(name)
+    return pc.cast(values, values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+def check_has_column(names: Sequence[str], name: str, role: str) -> None:
+    """Raise InputError unless ``name`` is one of the columns ``names``; suggest a similar one."""
+    check_text(name, f"the name of the column for the {role}")
+    if name not in names:
+        similar = get_close_matches(name, names, n=1)
+        hint = f" Did you mean {similar[0]!r}?" if similar else ""
+        more = ", …" if len(names) > _MAX_LISTED_COLUMNS else ""
+        listed = ", ".join(map(repr, names[:_MAX_LISTED_COLUMNS])) + more
+        raise InputError(f"there is no column {name!r} for the {role}.{hint} Columns: {listed}.")
+
+
+def check_names(names: Sequence[str], table: str) -> None:
+    """Raise InputError if a column has no name or that of another one; ``table`` names the table in the message."""
+    if not names or any(not str(name).strip() for name in names):
+        raise InputError(f"{table} has a column without a name: every column needs one.")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InputError(f"{table} has more than one column {repeated[0]!r}: rename or drop one.")
+
+
 def is_index(name: str) -> bool:
-    """Whether a column is a table's row numbers, which pandas adds to what it writes."""
-    return _INDEX.fullmatch(name) is not None
+    """Return whether a column holds the row numbers that pandas adds when it writes a file."""
+    return _PANDAS_INDEX.fullmatch(name) is not None
 
 
 def plain_kind(kind: pa.DataType) -> pa.DataType:
@@ -69,118 +158,98 @@ def plain_kind(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_decimal(kind) and kind.scale == 0 else kind
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column of a kind holds text.
+
+    Parameters
+    ----------
+    kind : pyarrow.DataType
+        The kind of a column, as in a schema.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from causalbald.tables import is_text
+    >>> is_text(pa.large_string()), is_text(pa.int64())
+    (True, False)
+    """
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in its plain kind; as it is, if it has a decimal beyond 64 bits."""
     try:
         return pc.cast(values, plain_kind(values.type))
-    except pa.ArrowInvalid:  # a decimal beyond 64 bits
+    except pa.ArrowInvalid:
         return values
 
 
-def check_names(names: Sequence[str], table: str) -> None:
-    """Refuse columns without a name, or with that of another one."""
-    if not names or any(not str(n).strip() for n in names):
-        raise InputError(f"{table} has a column without a name: every column needs one.")
-    repeated = [n for n, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise InputError(f"{table} has more than one column {repeated[0]!r}: rename or drop one.")
-
-
-def as_frame(data: pa.Table, backend: Any) -> Any:
-    """Return a table as the kind of frame that ``backend`` names; pandas if it is None."""
-    if backend == "pyarrow":
-        return data
-    import narwhals as nw
-
-    return nw.from_arrow(data, backend=backend or "pandas").to_native()
-
-
-def write_csv(data: pa.Table, path: Path) -> None:
-    """Write a table as CSV; text that a spreadsheet would take for a formula gets a leading apostrophe."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        write_rows(data, file)
-
-
-def write_rows(data: pa.Table, file: TextIO) -> None:
-    """Write a table as :func:`write_csv` does, into an open file."""
-    writer = csv_writer(file)
-    writer.writerow([safe_cell(n) for n in data.column_names])
-    for batch in data.to_batches(max_chunksize=10_000):
-        columns = [column.to_pylist() for column in batch.columns]
-        writer.writerows([["" if v is None else safe_cell(v) for v in row] for row in zip(*columns, strict=True)])
-
-
-def write_table(data: pa.Table, path: Path, *sources: Path | None) -> None:
-    """Write a table as CSV or Parquet, as the name asks for; whole or not at all, and no more open than ``sources``."""
-    kind = path.suffix.lower()
-    if kind not in (".parquet", ".pq", ".csv", ".txt"):
-        raise InputError(f"cannot write {path.name!r}: choose a name that ends with .csv or .parquet.")
-    with replacing(path, *sources) as beside:
-        if kind in (".csv", ".txt"):
-            write_csv(data, beside)
-        else:
-            import pyarrow.parquet as pq
-
-            pq.write_table(data, beside)
-
-
-def _read_frame(source: Any) -> TableIn:
+def _read_frame(source: Any) -> InputTable:
+    """Return a frame of any library as a table; raise InputError if it is not a frame."""
     import narwhals as nw
 
     if hasattr(source, "reset_index"):
         source = _with_named_index(source)
     try:
         frame = nw.from_native(source, eager_only=True)
-        return TableIn(_without_index(frame.to_arrow()), nw.get_native_namespace(frame).__name__, typed=True)
+        return InputTable(_without_index(frame.to_arrow()), nw.get_native_namespace(frame).__name__, typed=True)
     except nw.exceptions.DuplicateError:
-        names = [str(c) for c in source.columns]
-        repeated = next(c for c in names if names.count(c) > 1)
-        raise InputError(f"the table has more than one column {repeated!r}: rename or drop one.") from None
+        check_names([str(name) for name in source.columns], "the table")
+        raise
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"a column of the table mixes kinds of values: {_first_line(error)}") from None
+        raise InputError(f"a column of the table mixes kinds of values: {first_line(error)}") from None
     except TypeError:
         kinds = "a path to a CSV, Parquet or Excel file, or a pandas, polars or Arrow table"
         raise InputError(f"cannot read a {type(source).__name__} as a table: give {kinds}.") from None
 
 
 def _with_named_index(frame: Any) -> Any:
-    """Return a frame of the pandas kind whose index, where it has a name of its own, is columns, and else is gone."""
+    """Return a pandas frame whose index levels became columns if they have names of their own, and else are gone."""
     unnamed = [k for k, name in enumerate(frame.index.names) if name is None or name in frame.columns]
-    named = len(unnamed) < len(frame.index.names)
+    has_names = len(unnamed) < len(frame.index.names)
     frame = frame.reset_index(level=unnamed, drop=True) if unnamed else frame
-    return frame.reset_index() if named else frame
+    return frame.reset_index() if has_names else frame
 
 
 def _without_index(table: pa.Table) -> pa.Table:
-    kept = [name for name in table.column_names if not is_index(name)]
-    return table.select(kept).replace_schema_metadata(None) if len(set(kept)) == len(kept) else table
+    """Return a table without the row numbers of pandas; as it is, if names repeat, which ``check_names`` refuses."""
+    names = [name for name in table.column_names if not is_index(name)]
+    return table.select(names).replace_schema_metadata(None) if len(set(names)) == len(names) else table
 
 
-def _read_file(path: Path, text: Sequence[str]) -> TableIn:
+def _read_file(path: Path, text: Sequence[str]) -> InputTable:
+    """Return the table in a CSV, Parquet or Excel file; raise InputError if the file cannot be read."""
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder: name its files.")
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
     kind = path.suffix.lower()
     try:
-        if kind in (".parquet", ".pq"):
+        if kind in PARQUET_SUFFIXES:
             import pyarrow.parquet as pq
 
             check_names(pq.read_schema(path).names, path.name)
             table = _without_index(pq.read_table(path))
             plain = {name: _plain(table[name]) for name in table.column_names}
-            return TableIn(pa.table(plain), name=path.name, typed=True)
+            return InputTable(pa.table(plain), name=path.name, typed=True)
         if kind in _EXCEL:
-            return TableIn(_read_excel(path, text), name=path.name)
+            return InputTable(_read_excel(path, text), name=path.name)
         if kind in (".csv", ".tsv", ".txt"):
-            return _read_csv(path, text)
+            data, decimal = read_csv(path, text)
+            return InputTable(data, name=path.name, decimal=decimal)
     except PermissionError:
         raise InputError(f"{path.name} may not be read: change its permissions.") from None
     except pa.ArrowInvalid as error:
-        raise InputError(f"{path.name} cannot be read, it may have been cut short: {_first_line(error)}") from None
+        raise InputError(f"{path.name} cannot be read, it may have been cut short: {first_line(error)}") from None
     raise InputError(f"{path.name} has an unknown format: give a file that ends with .csv, .tsv, .parquet or .xlsx.")
 
 
 def _read_excel(path: Path, text: Sequence[str]) -> pa.Table:
+    """Return the first sheet of an Excel file; columns named in ``text`` and columns that mix kinds become text."""
     import zipfile
 
     import pandas as pd
@@ -189,122 +258,17 @@ def _read_excel(path: Path, text: Sequence[str]) -> pa.Table:
         with pd.ExcelFile(path) as book:
             header = pd.read_excel(book, header=None, nrows=1, dtype=object)
             frame = pd.read_excel(book, dtype=dict.fromkeys(text, str))
-        # As they are written: pandas gives columns without a name, and the second of the same name, another one.
+        # Names as they are written: pandas renames a column without a name, and the second one of the same name.
         names = ["" if pd.isna(name) else str(name) for name in header.iloc[0]] if len(header) else []
-        kept = [k for k, name in enumerate(names) if name.strip() or frame.iloc[:, k].notna().any()]
-        check_names([names[k] for k in kept], path.name)
-        frame = frame.iloc[:, kept]
+        filled = [k for k, name in enumerate(names) if name.strip() or frame.iloc[:, k].notna().any()]
+        check_names([names[k] for k in filled], path.name)
+        frame = frame.iloc[:, filled]
         for name in frame.columns:
-            # Arrow has no columns of several kinds; as text they are checked like those of a CSV file.
+            # An Arrow column has one kind. As text, mixed cells are checked like the cells of a CSV file.
             if pd.api.types.infer_dtype(frame[name]).startswith("mixed"):
                 frame[name] = frame[name].map(str, na_action="ignore")
         return pa.Table.from_pandas(frame, preserve_index=False)
     except ImportError:
         raise InputError("Excel files need openpyxl: pip install 'causalbald[excel]', or save as CSV.") from None
     except (zipfile.BadZipFile, ValueError, KeyError, OSError) as error:
-        raise InputError(f"{path.name} cannot be read as an Excel file: {_first_line(error)}") from None
-
-
-def _read_csv(path: Path, text: Sequence[str]) -> TableIn:
-    from pyarrow import csv as arrow_csv
-
-    encoding, sample = _sample(path)
-    if not sample.strip():
-        raise InputError(f"{path.name} is empty.")
-    delimiter, decimal = _dialect(sample)
-    kinds: dict[str, pa.DataType] = dict.fromkeys([*text, *map(safe_cell, text)], pa.string())
-    while True:
-        convert = arrow_csv.ConvertOptions(
-            null_values=_MISSING, strings_can_be_null=True, column_types=kinds, decimal_point=decimal
-        )
-        try:
-            table = arrow_csv.read_csv(
-                path,
-                read_options=arrow_csv.ReadOptions(block_size=_BLOCK, encoding=encoding),
-                parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-                convert_options=convert,
-            )
-            # An apostrophe that write_csv has put before a name is taken off again.
-            names = [read_cell(n) for n in table.column_names]
-            return TableIn(table.rename_columns(names), name=path.name, decimal=decimal)
-        except pa.ArrowInvalid as error:
-            if not _widened(kinds, str(error), sample, delimiter):
-                raise InputError(f"{path.name} cannot be read as CSV: {_in_plain_words(error)}") from None
-        except UnicodeDecodeError:
-            raise InputError(f"{path.name} is not text in {encoding}: save it as CSV in UTF-8.") from None
-
-
-def _widened(kinds: dict[str, pa.DataType], error: str, sample: str, delimiter: str) -> bool:
-    """Read the column whose later rows do not fit its first ones as numbers with decimals, then as text."""
-    found = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)", error)
-    if not found:
-        return False
-    header = next(csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter))
-    name = header[int(found[1])]
-    wider = pa.float64() if found[2].startswith("int") and name not in kinds else pa.string()
-    if kinds.get(name) == wider:
-        return False
-    kinds[name] = wider
-    return True
-
-
-def _sample(path: Path) -> tuple[str, str]:
-    """Return the encoding of a text file and its beginning."""
-    with path.open("rb") as file:
-        start = file.read(_SAMPLE)
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "utf-16", start.decode("utf-16", errors="replace")
-    if b"\0" in start:
-        raise InputError(f"{path.name} is not a text file: save the table as CSV.")
-    try:
-        return "utf8", start.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        if error.start > len(start) - 4:  # a character cut by the end of the sample
-            return "utf8", start.decode("utf-8-sig", errors="ignore")
-        return "cp1252", start.decode("cp1252", errors="replace")
-
-
-def _dialect(sample: str) -> tuple[str, str]:
-    """Return the delimiter under which most lines have as many cells as the header, and the decimal point."""
-    lines = list(io.StringIO(sample, newline=""))  # of line ends only: other separators may be part of a cell
-    lines = lines[:-1] if len(lines) > 1 and len(sample) > _SAMPLE // 2 else lines
-    found = []
-    for delimiter in ",;\t|":
-        rows = [row for row in csv.reader(lines[:200], delimiter=delimiter) if row]
-        width = len(rows[0])
-        agreeing = sum(len(row) == width for row in rows) / len(rows)
-        found.append((width > 1, agreeing, width, delimiter, rows[1:]))
-    _, _, _, delimiter, rows = max(found, key=lambda f: f[:3])
-    cells = [cell.strip() for row in rows for cell in row]
-    commas = sum(_DECIMAL_COMMA.fullmatch(c) is not None for c in cells)
-    points = sum(_DECIMAL_POINT.fullmatch(c) is not None for c in cells)
-    return delimiter, "," if delimiter != "," and commas > points else "."
-
-
-def _in_plain_words(error: Exception) -> str:
-    found = re.search(r"Expected (\d+) columns, got (\d+): (.*)", str(error))
-    if found:
-        return (
-            f"a row has {found[2]} cells where the header has {found[1]}: {found[3][:60]!r}. "
-            "Was the file cut short, or does a cell hold the delimiter without quotes?"
-        )
-    return _first_line(error)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300]
-
-
-def column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
-    """Return a column, or say which ones there are."""
-    check_text(name, f"the name of the column for the {what}")
-    place = table.schema.get_field_index(name)
-    if place < 0:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, table.column_names, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        known = ", ".join(map(repr, table.column_names[:20])) + (", …" if table.num_columns > 20 else "")
-        raise InputError(f"there is no column {name!r} for the {what}.{hint} Columns: {known}.")
-    found = table.column(place)
-    return pc.cast(found, found.type.value_type) if pa.types.is_dictionary(found.type) else found
+        raise InputError(f"{path.name} cannot be read as an Excel file: {first_line(error)}") from None
