@@ -48,6 +48,16 @@ def test_the_first_batch_is_balanced_and_spread(fresh: Campaign) -> None:
         assert far(chosen) < np.quantile([far(rng.choice(own, 5, replace=False)) for _ in range(200)], 0.2)
 
 
+def test_the_first_batch_says_how_many_people_each_stands_for(fresh: Campaign) -> None:
+    batch = fresh.ask(10)
+    numbers = batch["why"].str.extract(r"stands for (\d+) people like this under (\w+)$")
+    assert numbers[1].tolist() == batch["drug"].tolist()
+    represented = numbers[0].astype(int).groupby(batch["drug"]).sum()
+    assert represented.to_dict() == STUDY["drug"].value_counts().to_dict()
+    few = new_campaign(people(12)).ask(12)
+    assert few["why"].str.contains("stands for 1 people").all()
+
+
 def test_the_first_batch_fills_the_arm_that_has_no_outcomes() -> None:
     table = pool_of(STUDY)
     known = (table["drug"] == "placebo") & (table.index < 40)
@@ -72,6 +82,17 @@ def test_a_batch_says_why(running: Campaign) -> None:
     assert (chosen["lower"] < chosen["effect"]).all()
     assert (chosen["effect"] < chosen["upper"]).all()
     assert chosen["propensity"].between(0, 1).all()
+    sentence = (
+        r"outcome under (\w+) uncertain by ±(\S+) and effect by ±(\S+); (\d+%) of people like this got the other arm"
+    )
+    said = chosen["why"].str.extract(sentence)
+    pool, units = running.pool, running.pool.units.positions(chosen["patient"])
+    posterior, arm, pi = running.belief().model.posterior(pool.x[units]), pool.arm[units], pool.propensity[units]
+    outcome_sd = np.sqrt(posterior.variance[np.arange(len(units)), arm])
+    assert said[0].tolist() == chosen["drug"].tolist()
+    assert said[1].tolist() == [f"{sd:.2g}" for sd in outcome_sd]
+    assert said[2].tolist() == [f"{sd:.2g}" for sd in np.sqrt(posterior.effect_variance)]
+    assert said[3].tolist() == [f"{p:.0%}" for p in np.where(arm == 1, 1 - pi, pi)]
     scores = running.score(chosen["patient"])
     np.testing.assert_allclose(scores.set_index("patient").loc[chosen["patient"], "score"], chosen["score"], rtol=1e-10)
 

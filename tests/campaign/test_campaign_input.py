@@ -350,3 +350,12 @@ def test_an_outcome_that_is_neither_0_nor_1_where_all_were_is_pointed_out() -> N
     other = new_campaign(people(), outcome_type="continuous")
     other.tell({i: float(k % 2) for k, i in enumerate(ids[:10])})
     other.tell({ids[10]: 11.0})
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_another_outcome_of_0_or_1_is_no_news(value: int) -> None:
+    campaign = new_campaign(STUDY)
+    campaign.tell({f"p{k:03d}": k % 2 for k in range(10)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert campaign.tell({"p010": value}).new == 1
