@@ -23,7 +23,7 @@ from causalbald import datasets, metrics
 from causalbald._threads import one_thread
 from causalbald.campaign import Campaign
 from causalbald.campaign.storage import MemoryStorage
-from causalbald.experiments._trial import warm_start_positions
+from causalbald.experiments import warm_start_positions
 from causalbald.metrics import areas, paired_interval
 
 RESULT = Path(__file__).parent.parent / "results" / "campaign" / "ihdp.csv"

@@ -14,8 +14,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from causalbald.experiments import Plan, Store, TrialSpec, run
-from causalbald.experiments._plan import PAPER_ACQUISITIONS, parse_seeds
+from causalbald.experiments import PAPER_ACQUISITIONS, Plan, Store, TrialSpec, parse_seeds, run
 
 RESULTS = Path(__file__).parent.parent / "results"
 STUDY, PAPER = RESULTS / "study", RESULTS / "paper"

@@ -20,8 +20,7 @@ import pandas as pd
 from label_efficiency import DATASETS, FOLDERS, PAPER, STUDY
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from causalbald.experiments import Store
-from causalbald.experiments._plan import parse_seeds
+from causalbald.experiments import Store, parse_seeds
 from causalbald.figures._convergence import draw_curves, shared_legend
 from causalbald.figures._style import house_style, looks, new_figure
 from causalbald.metrics import LabelsNeeded, areas, labels_to_match, paired_interval

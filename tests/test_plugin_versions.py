@@ -18,8 +18,7 @@ from causalbald.acquisition import _registry as acquisitions
 from causalbald.cli._app import app
 from causalbald.datasets import _base as benchmarks
 from causalbald.errors import InputError, PluginWarning
-from causalbald.experiments import Store, TrialSpec
-from causalbald.experiments._status import status_of
+from causalbald.experiments import Store, TrialSpec, status_of
 from causalbald.models import _registry as models
 
 PLUGIN = """
@@ -206,7 +205,7 @@ def test_folders_with_different_versions_are_refused(edit: Edit, tmp_path: Path)
 def test_trials_of_0_1_0_have_no_version(edit: Edit, tmp_path: Path) -> None:
     edit("1.0")
     finish(tmp_path, spec(), spec("random"))
-    record = TrialSpec.from_record(spec().settings)
+    record = TrialSpec.from_json(spec().settings)
     assert (record.key, record.plugins) == (spec().settings_key, {})
     [path] = [path for path in (tmp_path / "trials").glob("*.json") if path.stem == spec().key]
     content = json.loads(path.read_text())
@@ -234,7 +233,7 @@ def test_a_failure_of_an_older_version_is_no_longer_reported(edit: Edit, tmp_pat
     assert len(status_of(tmp_path).failed) == 1
     edit("-1.0")
     status = status_of(tmp_path)
-    assert (status.failed, status.rows[0]["left"]) == ([], 1)
+    assert (status.failed, status.rows[0].left) == ([], 1)
 
 
 def test_edit_and_run_again_as_a_user_does(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from causalbald.campaign import CampaignSettings, Simulation, simulate
 from causalbald.campaign import _simulation as module
 from causalbald.datasets import Benchmark, Split, _hill
 from causalbald.errors import InputError
-from causalbald.experiments import run_trial
-from causalbald.experiments._trial import warm_start_positions
+from causalbald.experiments import run_trial, warm_start_positions
 from causalbald.models import GaussianProcess
 from causalbald.selection._selection import select_greedy
 from causalbald.testing import fake_posterior

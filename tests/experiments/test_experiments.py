@@ -63,8 +63,8 @@ def test_a_trial_that_was_cut_off_before_its_row_was_there_goes_on_as_if_it_had_
             raise KeyboardInterrupt
         return describe(*arguments)
 
-    describe = _trial._describe
-    monkeypatch.setattr(_trial, "_describe", interrupted)
+    describe = _trial._Study.describe
+    monkeypatch.setattr(_trial._Study, "describe", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_trial(benchmark, **given, state=state)
     monkeypatch.undo()

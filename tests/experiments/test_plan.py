@@ -9,8 +9,18 @@ from typing import Any
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.experiments import BenchmarkSettings, Plan, TrialSpec, preset, read_plan
-from causalbald.experiments._plan import PAPER_ACQUISITIONS, PRESETS, parse_seeds, plan_of
+from causalbald.experiments import (
+    PAPER_ACQUISITIONS,
+    BenchmarkSettings,
+    Plan,
+    TrialSpec,
+    parse_seeds,
+    preset,
+    preset_names,
+    read_plan,
+)
+from causalbald.experiments._plan import _PRESETS
+from causalbald.experiments._plan_file import plan_of
 
 # The paper's table of settings, and numbers of seeds for due and ensemble.
 PAPER: dict[str, dict[str, Any]] = {
@@ -37,7 +47,7 @@ def test_presets_carry_the_papers_settings(name: str) -> None:
 def test_quick_is_small() -> None:
     specs = [spec for plan in preset("quick") for spec in plan.specs()]
     assert sum(spec.steps + 1 for spec in specs) < 150
-    assert all(what for what, _ in PRESETS.values())
+    assert all(_PRESETS.summary(name) for name in preset_names())
 
 
 def test_every_entry_of_a_file_arrives(tmp_path: Path) -> None:
@@ -87,8 +97,8 @@ def test_seeds(given: Any, seeds: tuple[int, ...]) -> None:
 
 def test_what_is_given_of_a_trial_is_enough_to_make_it_again() -> None:
     for spec in (TrialSpec("", "random", 0, 0, 0, -1), TrialSpec("ihdp", "tau-vr", 2, 1, 0, 3, track="paper")):
-        assert TrialSpec(**spec.given) == spec
-        assert "preset" not in spec.given
+        assert TrialSpec(**spec.arguments()) == spec
+        assert "preset" not in spec.arguments()
 
 
 def test_a_trial_has_the_batch_rule_of_its_function_unless_told() -> None:
@@ -98,7 +108,7 @@ def test_a_trial_has_the_batch_rule_of_its_function_unless_told() -> None:
     told = replace(own, batch="softmax")
     assert told.method == "default, softmax"
     for spec in (own, told):
-        assert TrialSpec(**spec.given) == spec
+        assert TrialSpec(**spec.arguments()) == spec
 
 
 @pytest.mark.parametrize("given", ["", "a-b", "0-", "5-2", "1-2-3", "1.5", 0, True, 2.0, [-1], None])

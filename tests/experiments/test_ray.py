@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.experiments import BenchmarkSettings, Plan, Store, TrialState, _runner, run
-from causalbald.experiments._spec import TrialSpec
+from causalbald.experiments import BenchmarkSettings, Plan, Store, TrialSpec, TrialState, _runner, run
 
 ray = pytest.importorskip("ray")
 
@@ -59,7 +58,7 @@ def test_same_tables_as_in_this_process_though_every_worker_is_killed_once(
     specs = PLAN.specs()
     expected = {spec.key: spec.run(propensity=None) for spec in specs}
     assert run(specs, tmp_path / "whole", workers=2, backend="ray").finished == 2
-    monkeypatch.setattr(_runner, "_trial", killing)
+    monkeypatch.setattr(_runner, "_run_stored", killing)
     outcome = run(specs, tmp_path / "killed", workers=2, backend="ray")
     assert (outcome.finished, outcome.failed) == (2, [])
     assert len(list((tmp_path / "killed").glob("killed-*"))) == 2

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ import pandas as pd
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.experiments import BenchmarkSettings, Plan, Store, TrialSpec, TrialState, _runner, run
-from causalbald.experiments._status import status_of
+from causalbald.experiments import BenchmarkSettings, Plan, Store, TrialSpec, TrialState, _runner, run, status_of
 
 PLAN = Plan(
     ("synthetic",),
@@ -151,8 +150,8 @@ def test_a_failed_trial_is_reported_and_the_rest_is_run(tmp_path: Path) -> None:
     assert spec == bad
     assert "Traceback" in error
     found = status_of(tmp_path)
-    assert found.rows[0]["done"] == 1
-    assert found.rows[0]["failed"] == 1
+    assert found.rows[0].done == 1
+    assert found.rows[0].failed == 1
     assert "pool has 200 units" in found.failed[0][1]
     assert run([bad], tmp_path).failed, "a failed trial is tried again"
 
@@ -167,7 +166,7 @@ def die_once(spec: TrialSpec, folder: str) -> TrialState:
 
 
 def test_a_worker_that_dies_is_replaced_a_few_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(_runner, "_trial", die_once)
+    monkeypatch.setattr(_runner, "_run_stored", die_once)
     outcome = run([s for s in PLAN.specs() if s.acquisition == "random"], tmp_path)
     assert outcome.finished == 1
     [(spec, error)] = outcome.failed
@@ -185,7 +184,7 @@ def die_with_seed_0(spec: TrialSpec, folder: str) -> TrialState:
 def test_a_worker_that_always_dies_takes_no_other_trial_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(_runner, "_trial", die_with_seed_0)
+    monkeypatch.setattr(_runner, "_run_stored", die_with_seed_0)
     outcome = run(replace(PLAN, acquisitions=("random",), seeds=(0, 1, 2)).specs(), tmp_path, workers=3)
     assert outcome.finished == 2
     assert [spec.seed for spec, _ in outcome.failed] == [0]
@@ -245,9 +244,9 @@ def test_keys_tell_trials_apart() -> None:
     assert replace(spec).key == spec.key
     assert replace(spec, temperature=1).key == replace(spec, temperature=1.0).key
     assert replace(spec, dataset_options={"pool": 200.0, "test": 50}).key == spec.key
-    assert spec.given["batch"] == "softmax", "also without the package that knows the function"
-    assert TrialSpec(**spec.given) == spec
-    assert "temperature" not in spec.given
+    assert spec.arguments()["batch"] == "softmax", "also without the package that knows the function"
+    assert TrialSpec(**spec.arguments()) == spec
+    assert "temperature" not in spec.arguments()
     assert spec.data_key != replace(spec, seed=7).data_key
     assert spec.data_key == replace(spec, model="due").data_key
 
@@ -306,7 +305,7 @@ def test_status_says_what_is_left(whole: Store) -> None:
     more = replace(PLAN, seeds=(0, 1, 2))
     store.plan(more.specs())
     found = status_of(whole.folder, workers=2)
-    assert found.rows == [
+    assert [asdict(row) for row in found.rows] == [
         {
             "dataset": "synthetic",
             "model": "gp",
@@ -316,7 +315,7 @@ def test_status_says_what_is_left(whole: Store) -> None:
             "started": 0,
             "left": 2,
             "core_hours": 0.0,
-            "minutes_left": pytest.approx(found.rows[0]["minutes_left"]),
+            "minutes_left": pytest.approx(found.rows[0].minutes_left),
         }
     ]
     table = whole.table()
@@ -326,5 +325,5 @@ def test_status_says_what_is_left(whole: Store) -> None:
     store.plan(replace(more, models=("due",), seeds=(0,)).specs())
     again = status_of(whole.folder, workers=2)
     assert (again.hours_left, again.unknown) == (found.hours_left, 2)
-    assert again.rows[1]["model"] == "due"
-    assert again.rows[1]["minutes_left"] is None
+    assert again.rows[1].model == "due"
+    assert again.rows[1].minutes_left is None

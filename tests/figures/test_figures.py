@@ -21,8 +21,7 @@ from causalbald.cli._app import app
 from causalbald.cli._figure_commands import KINDS
 from causalbald.datasets import Benchmark, Split
 from causalbald.errors import CausalBaldError, InputError
-from causalbald.experiments import Store, TrialSpec
-from causalbald.experiments._trial import TrialState
+from causalbald.experiments import Store, TrialSpec, TrialState, refit
 from causalbald.figures._calibration import LEVELS
 from causalbald.models import CateEstimator, LabelSet
 from causalbald.paper._bias import Scene
@@ -225,8 +224,8 @@ def test_bias_along_a_latent_coordinate_is_the_mean_in_cells(rng: np.random.Gene
 def test_refit_sees_what_the_trial_saw(rng: np.random.Generator) -> None:
     parts = [split(rng.normal(size=(n, 1)), rng) for n in (50, 20, 10)]
     template = Fixed()
-    paid = paper.refit(Benchmark("b", *parts), template, [3, 4, 8])
-    free = paper.refit(Benchmark("b", *parts), template, [3, 4, 8], free_validation=True)
+    paid = refit(Benchmark("b", *parts), template, [3, 4, 8])
+    free = refit(Benchmark("b", *parts), template, [3, 4, 8], free_validation=True)
     np.testing.assert_array_equal(paid.data_.y, parts[0].y[[3, 4, 8]])
     np.testing.assert_array_equal(paid.pool_, parts[0].x)
     assert paid.validation_ is None

@@ -20,7 +20,7 @@ from causalbald import datasets, models
 from causalbald.cli import _tuning as cli
 from causalbald.datasets import Benchmark
 from causalbald.errors import InputError, TrainingError, UnknownNameError
-from causalbald.experiments._plan import plan_of
+from causalbald.experiments._plan_file import plan_of
 from causalbald.paper import _tuning
 from causalbald.posterior import Link, Posterior
 

@@ -21,7 +21,7 @@ from causalbald.campaign._preparation import Preparation, prepare
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.datasets import Benchmark, Split, _hill
 from causalbald.errors import ApproximationWarning, InputError
-from causalbald.experiments._trial import run_trial
+from causalbald.experiments import run_trial
 from causalbald.metrics import ENOUGH_SEEDS, LabelsNeeded, areas, labels_to_match, paired_interval
 from causalbald.tables import read_table, to_numbers
 

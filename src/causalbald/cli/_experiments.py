@@ -28,7 +28,7 @@ from causalbald.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from causalbald.experiments import Plan, Store, TrialSpec
+    from causalbald.experiments import Plan, PreparedRun, TrialSpec
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -77,7 +77,7 @@ class PlanOptions:
 
     def _changed(self, plan: Plan) -> Plan:
         """Return a plan with the acquisition functions, seeds and numbers of these options in place of its own."""
-        from causalbald.experiments._plan import parse_seeds
+        from causalbald.experiments import parse_seeds
 
         changes: dict[str, Any] = {} if not self.acquisition else {"acquisitions": tuple(self.acquisition)}
         changes |= {} if self.seeds is None else {"seeds": parse_seeds(self.seeds)}
@@ -107,20 +107,18 @@ def run(
     paper's settings for a data set. Nothing is lost when the command is stopped: started again, it goes on after the
     last finished fit.
     """
-    from causalbald.experiments import Store
-    from causalbald.experiments import run as run_all
+    from causalbald.experiments import PreparedRun
 
     use_data_dir(data_dir)
-    specs = plan.specs()
-    store = Store(out)
-    left = [spec for spec in specs if not store.is_done(spec)]
-    say(f"{len(specs)} trials, {len(specs) - len(left)} of them done already.{_changed_plugins(store, left)}")
+    prepared = PreparedRun.of(plan.specs(), out)
+    specs, left = prepared.specs, prepared.left
+    say(f"{len(specs)} trials, {len(specs) - len(left)} of them done already.{_changed_plugins(prepared)}")
     if dry_run:
         print_records([{**spec.names, "done": spec not in left} for spec in specs], as_json=False)
         return
     try:
         with progress_bar("fitting") as progress:
-            outcome = run_all(specs, out, workers=workers, **asdict(where), progress=progress)
+            outcome = prepared.start(workers=workers, **asdict(where), progress=progress)
     except KeyboardInterrupt:
         stderr.print("Stopped. Nothing is lost: the same command goes on after the last finished fit.")
         raise typer.Exit(130) from None
@@ -130,10 +128,9 @@ def run(
         raise typer.Exit(1)
 
 
-def _changed_plugins(store: Store, left: list[TrialSpec]) -> str:
+def _changed_plugins(prepared: PreparedRun) -> str:
     """Return a sentence about the trials that run again because a plugin has changed; nothing if there are none."""
-    left_keys = {spec.settings_key for spec in left}
-    again = len({spec.settings_key for spec in store.older()} & left_keys)
+    again = prepared.changed_plugins()
     return f" {again} of the others are run again: a plugin has changed since they were run." if again else ""
 
 
@@ -151,13 +148,13 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show which trials of a run are done, failed or left, core-hours spent, and about how long the rest will take."""
-    from causalbald.experiments._status import status_of
+    from causalbald.experiments import status_of
 
     standing = status_of(folder, workers)
     if markdown:
-        sys.stdout.write(_markdown(standing.rows))
+        sys.stdout.write(_markdown([asdict(row) for row in standing.rows]))
     else:
-        print_records(standing.rows, as_json=as_json)
+        print_records([asdict(row) for row in standing.rows], as_json=as_json)
     _say_failures(standing.failed)
     if not as_json:
         unseen = f", and {standing.unknown} trials of kinds of which none is done" if standing.unknown else ""
@@ -211,7 +208,7 @@ def table(
     wins is the share of seeds whose curve lies below the baseline's on average; difference is by how much, with a
     95 % interval.
     """
-    from causalbald.experiments._plan import parse_seeds
+    from causalbald.experiments import parse_seeds
 
     fits = read_trials(folders, asdict(chosen))
     if seeds is not None:
@@ -253,8 +250,7 @@ def read_trials(folders: list[Path], chosen: dict[str, Names]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from causalbald.experiments import Store
-    from causalbald.experiments._versions import of_one_version
+    from causalbald.experiments import Store, of_one_version
 
     for folder in folders:
         if not folder.is_dir():

@@ -75,7 +75,7 @@ class _FinishedTrial:
 
     def fit(self, positions: Any) -> Any:
         """Return the trial's model, fitted again on the outcomes of some units."""
-        from causalbald.paper import refit
+        from causalbald.experiments import refit
 
         template, free = self.spec.load_model(), self.spec.track == "paper"
         return refit(self.benchmark, template, positions, free_validation=free)
@@ -197,7 +197,7 @@ def _fits(request: _Request) -> pd.DataFrame:
 
 def _fits_with_error(request: _Request) -> pd.DataFrame:
     """Return the fits to draw; InputError if they have no column of the error that --error names."""
-    from causalbald.experiments._spec import NAMES
+    from causalbald.experiments import NAMES
 
     table, error = _fits(request), request.options.error
     columns = [c for c in table.columns if c not in (*NAMES, "key", "step", "labels")]

@@ -17,19 +17,19 @@ _ACQUIRED = "acquired.csv"
 def named_table(spec: TrialSpec, state: TrialState) -> pd.DataFrame:
     """Return a trial's rows with its key and the columns that name it."""
     table = state.table()
-    for k, (name, value) in enumerate({"key": spec.key, **spec.names}.items()):
-        table.insert(k, name, value)
+    for place, (name, value) in enumerate({"key": spec.key, **spec.names}.items()):
+        table.insert(place, name, value)
     return table
 
 
 def read_tables(folder: Path) -> pd.DataFrame:
-    """Return the packed rows; none if nothing was packed."""
+    """Return the packed rows of a results folder; no rows if nothing was packed."""
     parts = [_read(path) for path in sorted((folder / "tables").glob("*.csv")) if path.name != _ACQUIRED]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["key", *NAMES])
 
 
 def write_tables(folder: Path, table: pd.DataFrame, acquired: list[tuple[TrialSpec, list[list[int]]]]) -> None:
-    """Write rows as CSV, and what was acquired in some trials."""
+    """Replace the packed rows of a results folder by ``table``, and add the acquired positions of some trials."""
     (folder / "tables").mkdir(exist_ok=True)
     for name, rows in table.groupby(table["dataset"] + "-" + table["model"] + "-" + table["track"], sort=False):
         _write(rows, folder / "tables" / f"{name}.csv")
@@ -39,23 +39,24 @@ def write_tables(folder: Path, table: pd.DataFrame, acquired: list[tuple[TrialSp
 
 
 def read_acquired(folder: Path) -> dict[str, list[list[int]]]:
-    """Return, by trial key, the positions acquired before each fit."""
+    """Return, by trial key, the packed positions acquired before each fit."""
     path = folder / "tables" / _ACQUIRED
     if not path.exists():
         return {}
-    table = _read(path)
     return {
-        str(key): [[int(p) for p in str(text).split()] for text in rows["positions"]]
-        for key, rows in table.groupby("key", sort=False)
+        str(key): [[int(position) for position in str(text).split()] for text in rows["positions"]]
+        for key, rows in _read(path).groupby("key", sort=False)
     }
 
 
 def _write(table: pd.DataFrame, path: Path) -> None:
+    """Write CSV with numbers of five digits."""
     with replacing(path) as beside:
         table.to_csv(beside, index=False, float_format="%.5g", lineterminator="\n")
 
 
 def _read(path: Path) -> pd.DataFrame:
+    """Return a packed table; raise InputError if the file is damaged."""
     try:
         return pd.read_csv(path, dtype={"key": str})
     except (ValueError, pd.errors.ParserError) as error:

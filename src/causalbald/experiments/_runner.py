@@ -1,4 +1,4 @@
-"""Run many trials: skip what is done, go on where something was cut off, never let one failure stop the rest."""
+"""Run many trials: skip finished ones, resume interrupted ones, and never let one failure stop the others."""
 
 from __future__ import annotations
 
@@ -8,34 +8,149 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import get_args
 
-import numpy as np
 import pandas as pd
 
 from causalbald import acquisition as acq
-from causalbald._typing import Array
+from causalbald._choices import Backend
 from causalbald._validation import check_choice, check_int
 from causalbald._workers import Lost, WorkerPool, local_pool, ray_pool
-from causalbald.errors import InputError
 from causalbald.experiments._packed import named_table
 from causalbald.experiments._spec import TrialSpec
 from causalbald.experiments._store import Store
-from causalbald.experiments._trial import TrialState, fit_propensity
+from causalbald.experiments._trial import TrialState, fit_propensity, needs_estimated_propensity
 
-Backend = Literal["local", "ray"]
 Progress = Callable[[int, int], None]
-_POLL_SECONDS = 1.0
-_ATTEMPTS = 3
+POLL_SECONDS = 1.0
+MAX_ATTEMPTS = 3
 
 
 @dataclass
 class TrialResult:
-    """What a run did: trials finished now, found finished, and failed with the reason."""
+    """What a run did.
+
+    Parameters
+    ----------
+    finished : int
+        Trials that the run finished.
+    skipped : int
+        Trials that were finished before.
+    failed : list of (TrialSpec, str)
+        Trials that failed, each with its error.
+
+    Examples
+    --------
+    >>> from causalbald.experiments import TrialResult
+    >>> TrialResult(finished=3, skipped=1).failed
+    []
+    """
 
     finished: int = 0
     skipped: int = 0
     failed: list[tuple[TrialSpec, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A plan and what is left of it, before anything is written or fitted.
+
+    Parameters
+    ----------
+    store : Store
+        Where results are.
+    specs : list of TrialSpec
+        All trials, each once.
+    left : list of TrialSpec
+        The trials without a result.
+
+    Examples
+    --------
+    >>> from causalbald.experiments import PreparedRun, Store, TrialSpec
+    >>> spec = TrialSpec("synthetic", "random", 8, 4, 1, seed=0)
+    >>> prepared = PreparedRun.of([spec, spec], "a-folder-that-does-not-exist")
+    >>> len(prepared.specs), len(prepared.left)
+    (1, 1)
+    """
+
+    store: Store
+    specs: list[TrialSpec]
+    left: list[TrialSpec]
+
+    @classmethod
+    def of(cls, specs: Iterable[TrialSpec], folder: str | Path) -> PreparedRun:
+        """Return the trials, and which of them have no result in ``folder`` yet.
+
+        Parameters
+        ----------
+        specs : iterable of TrialSpec
+            The trials.
+        folder : path
+            It need not exist.
+
+        Returns
+        -------
+        PreparedRun
+        """
+        store, distinct = Store(folder), list({spec.key: spec for spec in specs}.values())
+        return cls(store, distinct, [spec for spec in distinct if not store.is_done(spec)])
+
+    def changed_plugins(self) -> int:
+        """Return how many of the trials that are left have a result with an older version of a plugin.
+
+        Returns
+        -------
+        int
+        """
+        left = {spec.settings_key for spec in self.left}
+        return len({spec.settings_key for spec in self.store.older()} & left)
+
+    def start(
+        self,
+        *,
+        workers: int = 1,
+        backend: Backend = "local",
+        ray_address: str | None = None,
+        progress: Progress | None = None,
+    ) -> TrialResult:
+        """Run the trials that are left, and keep each result.
+
+        Parameters
+        ----------
+        workers, backend, ray_address, progress
+            As for :func:`run`.
+
+        Returns
+        -------
+        TrialResult
+
+        Raises
+        ------
+        InputError
+            As for :func:`run`.
+        """
+        check_int(workers, "workers", low=1)
+        check_choice(backend, "backend", get_args(Backend))
+        self.store.open().plan(self.specs)
+        result = TrialResult(skipped=len(self.specs) - len(self.left))
+        count = _FitCount(self, progress)
+        if self.left:
+            pool = local_pool(workers) if backend == "local" else ray_pool(workers, ray_address)
+            with pool:
+                for spec, outcome in _outcomes(pool, self.left, self.store, count):
+                    self._keep(spec, outcome, result)
+                    count.add(spec)
+        return result
+
+    def _keep(self, spec: TrialSpec, outcome: object, result: TrialResult) -> None:
+        """Note in ``result`` and in the folder how a trial ended: a TrialState, or an exception."""
+        if isinstance(outcome, TrialState):
+            if not self.store.is_done(spec):  # a worker that does not see the folder could not write
+                self.store.finish(spec, outcome)
+            result.finished += 1
+        elif isinstance(outcome, BaseException):
+            self.store.fail(spec, "".join(traceback.format_exception(outcome)))
+            result.failed.append((spec, f"{type(outcome).__name__}: {outcome}"))
 
 
 def run(
@@ -47,78 +162,111 @@ def run(
     ray_address: str | None = None,
     progress: Progress | None = None,
 ) -> TrialResult:
-    """Run the trials whose results are not in ``folder`` yet, and keep each result there.
+    """Run the trials that have no result in ``folder`` yet, and keep each result there.
 
-    A trial that was cut off goes on after its last finished fit, with the same result as an uninterrupted one. A
-    trial that fails is noted and tried again by the next run.
+    A trial that was interrupted resumes after its last finished fit, with the same result as an uninterrupted one. A
+    trial that fails is noted, and the next run tries it again.
 
     Parameters
     ----------
     specs : iterable of TrialSpec
+        The trials.
     folder : path
-        Made if it is not there. On a cluster: a folder that all nodes see, otherwise trials that were cut off
-        start again.
+        Created if it does not exist. On a cluster, all nodes should see the folder: otherwise interrupted trials start
+        again.
     workers : int
-        Processes on this machine; with ``ray``, how many trials are sent at a time at most.
+        How many processes on this machine; with ``ray``, how many trials are sent at a time.
     backend : "local" or "ray"
+        Where trials run.
     ray_address : str, optional
-        Of a Ray cluster; by default one is started on this machine.
+        Address of a Ray cluster; by default, a cluster is started on this machine.
     progress : callable, optional
         Called with (fits done, fits in all).
+
+    Returns
+    -------
+    TrialResult
+
+    Raises
+    ------
+    InputError
+        If the folder is a file, or has a finished trial with the same name and other settings; or if there is no
+        cluster at the address.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from causalbald.experiments import TrialSpec, run
+    >>> with TemporaryDirectory() as folder:
+    ...     run([], folder)
+    TrialResult(finished=0, skipped=0, failed=[])
     """
-    check_int(workers, "workers", low=1)
-    check_choice(backend, "backend", ("local", "ray"))
-    plan = list({spec.key: spec for spec in specs}.values())
+    prepared = PreparedRun.of(specs, folder)
+    return prepared.start(workers=workers, backend=backend, ray_address=ray_address, progress=progress)
+
+
+def run_trials(specs: Iterable[TrialSpec], *, workers: int = 1, progress: Progress | None = None) -> list[pd.DataFrame]:
+    """Run trials without keeping files, and return their tables.
+
+    Parameters
+    ----------
+    specs : iterable of TrialSpec
+        The trials.
+    workers, progress
+        As for :func:`run`.
+
+    Returns
+    -------
+    list of DataFrame
+        In the order of ``specs``, with the columns of :meth:`Store.table`.
+
+    Raises
+    ------
+    RuntimeError
+        If a trial fails.
+
+    Examples
+    --------
+    >>> from causalbald.experiments import run_trials
+    >>> run_trials([])
+    []
+    """
+    plan = list(specs)
+    with TemporaryDirectory() as folder:
+        result = run(plan, folder, workers=workers, progress=progress)
+        if result.failed:
+            spec, error = result.failed[0]
+            raise RuntimeError(f"{len(result.failed)} of {len(plan)} trials failed, first {spec}: {error}")
+        tables = {spec.key: named_table(spec, state) for spec, state in Store(folder).results()}
+        return [tables[spec.key] for spec in plan]
+
+
+def _run_stored(spec: TrialSpec, folder: str) -> TrialState:
+    """Run a trial from where its file says that it stopped, and return its last state. Workers call it.
+
+    Each fit replaces the trial's file. The propensity is fitted once for all trials on the same data.
+    On a machine that does not see the folder, the trial starts anew and writes nothing.
+    """
     store = Store(folder)
-    _check_beside(store, plan)
-    store.open().plan(plan)
-    left = [spec for spec in plan if not store.is_done(spec)]
-    outcome = TrialResult(skipped=len(plan) - len(left))
-    bar = _Bar(plan, left, store, progress)
-    if left:
-        pool = local_pool(workers) if backend == "local" else ray_pool(workers, ray_address)
-        with pool:
-            _run_all(pool, left, store, outcome, bar)
-    return outcome
+    if not store.folder.is_dir():
+        return spec.run()
+    benchmark, propensity = spec.load(), None
+    if needs_estimated_propensity(benchmark.pool, acq.load(spec.acquisition)):
+        propensity = store.propensity_or(spec, lambda: fit_propensity(benchmark.pool, spec.seed))
+    state = store.state(spec)
+    spec.run(benchmark=benchmark, propensity=propensity, state=state, progress=lambda *_: store.keep(spec, state))
+    store.finish(spec, state)
+    return state
 
 
-def _check_beside(store: Store, plan: list[TrialSpec]) -> None:
-    """Refuse trials that tables could not tell from those that the folder has already."""
-    done = {tuple(spec.names.values()): spec for spec in store.planned() if store.is_done(spec)}
-    for spec in plan:
-        other = done.get(tuple(spec.names.values()), spec)
-        own, theirs = spec.settings, other.settings  # versions of plugins are told apart
-        if own != theirs:
-            changed = "; ".join(f"{k} {theirs[k]!r}, now {own[k]!r}" for k in own if own[k] != theirs[k])
-            raise InputError(
-                f"{str(store.folder)!r} has a trial of {spec} already, with other settings ({changed}). Tables could "
-                "not tell them apart: choose another folder."
-            )
+def _outcomes(
+    pool: WorkerPool, specs: list[TrialSpec], store: Store, count: _FitCount
+) -> Iterator[tuple[TrialSpec, object]]:
+    """Yield each trial as it ends, with its last state or the exception that it raised.
 
-
-def _run_all(pool: WorkerPool, left: list[TrialSpec], store: Store, outcome: TrialResult, bar: _Bar) -> None:
-    for spec, values in _each(pool, _propensity, _first_on_data(left, store), store, bar):
-        if isinstance(values, np.ndarray) and store.propensity(spec) is None:
-            store.keep_propensity(spec, values)  # a worker that does not see the folder could not
-    for spec, state in _each(pool, _trial, left, store, bar):
-        if isinstance(state, TrialState):
-            if not store.is_done(spec):
-                store.finish(spec, state)
-            outcome.finished += 1
-        else:
-            message = "".join(traceback.format_exception(state))
-            store.fail(spec, message)
-            outcome.failed.append((spec, f"{type(state).__name__}: {state}"))
-        bar.done(spec)
-
-
-def _each(
-    pool: WorkerPool, work: Callable[..., object], specs: list[TrialSpec], store: Store, bar: _Bar
-) -> Iterator[tuple[TrialSpec, Any]]:
-    """Yield each spec with what ``work`` returned, or the exception that it raised, as they come.
-
-    Work whose process died is given to another one, a few times; the last time when all others are done, by itself:
-    a process that dies takes all of this machine's with it, and their work must not be blamed for it.
+    A trial whose process died is tried again, ``MAX_ATTEMPTS`` times in all. The last attempt is made alone, when all
+    other trials have ended: a process that dies ends all other processes of this machine too, and their trials must
+    not be blamed.
     """
     attempts = dict.fromkeys((spec.key for spec in specs), 0)
     waiting, alone, running = list(reversed(specs)), list[TrialSpec](), dict[Future[object], TrialSpec]()
@@ -126,68 +274,34 @@ def _each(
         while (waiting and len(running) < pool.workers) or (alone and not running):
             spec = waiting.pop() if waiting else alone.pop(0)
             attempts[spec.key] += 1
-            running[pool.submit(work, spec, str(store.folder.resolve()))] = spec
-        finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-        for future in finished:
+            running[pool.submit(_run_stored, spec, str(store.folder.resolve()))] = spec
+        ended, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+        for future in ended:
             spec, error = running.pop(future), future.exception()
-            if isinstance(error, Lost) and attempts[spec.key] < _ATTEMPTS:
-                (alone if attempts[spec.key] == _ATTEMPTS - 1 else waiting).append(spec)
+            if isinstance(error, Lost) and attempts[spec.key] < MAX_ATTEMPTS:
+                (alone if attempts[spec.key] == MAX_ATTEMPTS - 1 else waiting).append(spec)
             else:
                 yield spec, error if error is not None else future.result()
-        bar.show(running.values())
+        count.show(running.values())
 
 
-def _first_on_data(specs: list[TrialSpec], store: Store) -> list[TrialSpec]:
-    """Return a trial for each data set and seed whose propensities are not here yet: one that needs them, if any."""
-    needing = sorted(specs, key=lambda spec: "propensity" in acq.load(spec.acquisition).needs)
-    return [spec for spec in {spec.data_key: spec for spec in needing}.values() if store.propensity(spec) is None]
+class _FitCount:
+    """Reports how many fits are done: those of finished trials, and those in the files of running trials.
 
+    Files are the only thing that processes and the nodes of a cluster share with this process.
+    """
 
-def _propensity(spec: TrialSpec, folder: str) -> Array | None:
-    """Fit and keep the propensities of a trial's pool, unless the trial does without."""
-    store, pool = Store(folder), spec.load().pool
-    if pool.propensity is not None and "propensity" not in acq.load(spec.acquisition).needs:
-        return None
-    values = fit_propensity(pool, spec.seed)
-    if store.folder.is_dir():
-        store.keep_propensity(spec, values)
-    return values
-
-
-def _trial(spec: TrialSpec, folder: str) -> TrialState:
-    store = Store(folder)
-    if not store.folder.is_dir():
-        return spec.run()
-    state, propensity = store.state(spec), store.propensity(spec)
-    spec.run(propensity=propensity, state=state, progress=lambda *_: store.keep(spec, state))
-    store.finish(spec, state)
-    return state
-
-
-class _Bar:
-    """Counts fits: of finished trials, and of running ones from what they have put on disk."""
-
-    def __init__(self, plan: list[TrialSpec], left: list[TrialSpec], store: Store, progress: Progress | None) -> None:
-        self._store, self._progress = store, progress
-        self._total = sum(spec.steps + 1 for spec in plan)
-        self._done = self._total - sum(spec.steps + 1 for spec in left)
+    def __init__(self, prepared: PreparedRun, progress: Progress | None) -> None:
+        self._store, self._progress = prepared.store, progress
+        self._total = sum(spec.steps + 1 for spec in prepared.specs)
+        self._done = self._total - sum(spec.steps + 1 for spec in prepared.left)
         self.show([])
 
-    def done(self, spec: TrialSpec) -> None:
+    def add(self, spec: TrialSpec) -> None:
+        """Count all fits of a trial that has ended."""
         self._done += spec.steps + 1
 
     def show(self, running: Iterable[TrialSpec]) -> None:
+        """Call ``progress``, if there is one, with the fits done and the fits in all."""
         if self._progress is not None:
             self._progress(self._done + sum(len(self._store.state(spec).rows) for spec in running), self._total)
-
-
-def run_trials(specs: Iterable[TrialSpec], *, workers: int = 1, progress: Progress | None = None) -> list[pd.DataFrame]:
-    """Run trials without keeping files and return their tables in the order of ``specs``, with naming columns."""
-    plan = list(specs)
-    with TemporaryDirectory() as folder:
-        outcome = run(plan, folder, workers=workers, progress=progress)
-        if outcome.failed:
-            spec, error = outcome.failed[0]
-            raise RuntimeError(f"{len(outcome.failed)} of {len(plan)} trials failed, first {spec}: {error}")
-        found = {spec.key: named_table(spec, state) for spec, state in Store(folder).results()}
-        return [found[spec.key] for spec in plan]

@@ -10,18 +10,19 @@ from typing import Any
 
 from causalbald import acquisition as acq
 from causalbald import datasets, models
+from causalbald._choices import BatchRule, Track
 from causalbald._typing import Array
 from causalbald.acquisition import _registry as acquisitions
-from causalbald.acquisition._registry import Batch
 from causalbald.datasets import _base as benchmarks
 from causalbald.errors import InputError
-from causalbald.experiments._trial import Track, TrialState, run_trial
+from causalbald.experiments._trial import TrialState, run_trial
+from causalbald.models import CateEstimator
 
-# Part of every key: raise it when trials of the same spec are no longer the same trials.
+# Part of every key. Raise it when trials with the same spec are no longer the same trials.
 _FORMAT = 1
-# Columns that name a trial in tables.
 NAMES = ("dataset", "model", "acquisition", "batch", "track", "seed")
-# Fields that may name a plugin, and the modules in which their names are looked up.
+"""Columns that name a trial in tables."""
+# Fields that may name a plugin, and the modules that look their names up.
 _REGISTRIES: dict[str, Any] = {"dataset": benchmarks, "model": models, "acquisition": acquisitions}
 PLUGIN_KINDS = tuple(_REGISTRIES)
 
@@ -30,9 +31,36 @@ PLUGIN_KINDS = tuple(_REGISTRIES)
 class TrialSpec:
     """Everything that defines a trial.
 
-    ``preset`` names the hyper-parameters of one of the paper's data sets, for models that have them;
-    ``model_options`` win over it. ``batch`` is the acquisition function's own rule unless given. ``plugins`` holds the
-    version, a digest of the source, of each plugin that the trial needs: an edited plugin makes another trial.
+    Parameters
+    ----------
+    dataset, acquisition, model : str
+        Names of the data set, the acquisition function and the model.
+    warm_start, batch_size, steps, seed : int
+        As for :func:`run_trial`; ``seed`` also draws the data.
+    preset : str, optional
+        Names the hyper-parameters of one of the paper's data sets, for models that have them.
+    temperature : float, optional
+        Of the softmax; by default the acquisition function's own.
+    batch : "softmax", "greedy" or "auto", optional
+        How scores become a batch; by default the acquisition function's own rule.
+    track : "paid" or "paper"
+        Whether the outcomes of the validation split count, or are free.
+    dataset_options, model_options : dict
+        Options of the data set and of the model. Those of the model win over the preset.
+
+    Attributes
+    ----------
+    plugins : dict
+        The version, a digest of the source, of each plugin that the trial needs. An edited plugin makes another trial.
+
+    Examples
+    --------
+    >>> from causalbald.experiments import TrialSpec
+    >>> spec = TrialSpec("synthetic", "random", 8, 4, 1, seed=0, dataset_options={"pool": 60, "test": 20})
+    >>> spec.batch, spec.key
+    ('softmax', '559f7826ad31')
+    >>> len(spec.run().rows)
+    2
     """
 
     dataset: str
@@ -44,67 +72,78 @@ class TrialSpec:
     model: str = "gp"
     preset: str | None = None
     temperature: float | None = None
-    batch: Batch | None = None
+    batch: BatchRule | None = None
     track: Track = "paid"
     dataset_options: dict[str, Any] = field(default_factory=dict)
     model_options: dict[str, Any] = field(default_factory=dict)
     plugins: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
+        """Fill in the batch rule and the versions of plugins, and write numbers in one way."""
         if self.batch is None:
-            object.__setattr__(self, "batch", self._own_batch)
+            object.__setattr__(self, "batch", self._default_batch)
         if self.temperature is not None:  # 1 and 1.0 are the same trial
             object.__setattr__(self, "temperature", float(self.temperature))
         for name in ("dataset_options", "model_options"):
-            object.__setattr__(self, name, _plain(getattr(self, name)))
+            object.__setattr__(self, name, _with_whole_numbers(getattr(self, name)))
         object.__setattr__(self, "plugins", self._loaded_plugins())
 
     @classmethod
-    def from_record(cls, record: dict[str, Any]) -> TrialSpec:
-        """Return a stored trial, of the versions of plugins that it was stored with."""
+    def from_json(cls, record: dict[str, Any]) -> TrialSpec:
+        """Return a stored trial, with the versions of plugins that it was stored with.
+
+        Parameters
+        ----------
+        record : dict
+            From :meth:`to_json` or :meth:`arguments`, with ``plugins`` if the trial has any.
+
+        Returns
+        -------
+        TrialSpec
+        """
         values = dict(record)
         plugins = values.pop("plugins", {})
         spec = cls(**values)
         object.__setattr__(spec, "plugins", plugins)
         return spec
 
-    @property
-    def record(self) -> dict[str, Any]:
-        """Everything that defines the trial, to be stored."""
-        return {name: value for name, value in asdict(self).items() if name != "plugins" or value}
+    def to_json(self) -> dict[str, Any]:
+        """Return everything that defines the trial, to be stored.
+
+        Returns
+        -------
+        dict
+            All fields; ``plugins`` only if there are any.
+        """
+        return self.settings | ({"plugins": dict(self.plugins)} if self.plugins else {})
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that make this trial: ``TrialSpec(**spec.arguments())``, with the plugins loaded now.
+
+        Returns
+        -------
+        dict
+            Arguments without a default, arguments that differ from their default, and the batch rule. The rule is
+            always included: its default is the acquisition function's own, which a reader without that function's
+            package cannot look up.
+        """
+        settings = self.settings
+        required = {
+            f.name: settings.pop(f.name) for f in fields(self) if f.init and f.default is f.default_factory is MISSING
+        }
+        plain = replace(TrialSpec(**required), batch=None)
+        changed = {k: value for k, value in settings.items() if k == "batch" or value != getattr(plain, k)}
+        return required | changed
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that defines the trial but the versions of plugins."""
+        """Everything that defines the trial except the versions of plugins."""
         return {name: value for name, value in asdict(self).items() if name != "plugins"}
-
-    def _loaded_plugins(self) -> dict[str, str]:
-        found = {kind: plugin_version(kind, getattr(self, kind)) for kind in PLUGIN_KINDS}
-        return {kind: version for kind, version in found.items() if version is not None}
-
-    def updated(self) -> TrialSpec:
-        """Return the same trial with the plugins that are loaded now; those that are not keep their version."""
-        unloaded = {k: v for k, v in self.plugins.items() if not is_loaded(k, getattr(self, k))}
-        return TrialSpec.from_record(self.settings | {"plugins": self._loaded_plugins() | unloaded})
-
-    def _check_plugin(self, kind: str) -> None:
-        """Raise if a plugin is loaded in another version than the trial's."""
-        name, version = getattr(self, kind), self.plugins.get(kind)
-        loaded = plugin_version(kind, name)
-        if is_loaded(kind, name) and loaded != version:
-            raise InputError(
-                f"{kind} {name!r} is version {loaded} now, but the trial ({self}) was planned with version "
-                f"{version or 'unknown'}: the plugin has changed. Start `causalbald run` again."
-            )
-
-    @property
-    def _own_batch(self) -> Batch:
-        return acq.load(self.acquisition).batch if self.acquisition in acq.names() else "softmax"
 
     @property
     def key(self) -> str:
         """Address of the trial's result: a digest of everything that defines it."""
-        return _digest(self.record)
+        return _digest(self.to_json())
 
     @property
     def settings_key(self) -> str:
@@ -118,54 +157,89 @@ class TrialSpec:
         return _digest({"dataset": self.dataset, "options": self.dataset_options, "seed": self.seed, **version})
 
     @property
-    def given(self) -> dict[str, Any]:
-        """What has no default or differs from it: ``TrialSpec(**given)`` is the same trial, of the plugins loaded.
-
-        The rule of batches is always there: its default is the function's own, and functions of other packages may be
-        unknown to whoever reads it.
-        """
-        own = self.settings
-        required = {
-            f.name: own.pop(f.name) for f in fields(self) if f.init and f.default is f.default_factory is MISSING
-        }
-        plain = replace(TrialSpec(**required), batch=None)
-        return required | {name: own[name] for name in own if name == "batch" or own[name] != getattr(plain, name)}
-
-    @property
     def names(self) -> dict[str, Any]:
         """The columns that name the trial in tables."""
         return {name: getattr(self, name) for name in NAMES} | {"acquisition": self.method}
 
     @property
     def method(self) -> str:
-        """The acquisition function, and the rule of its batches if that is not its own."""
-        return self.acquisition if self.batch == self._own_batch else f"{self.acquisition}, {self.batch}"
+        """The acquisition function, and the batch rule if that is not the function's own."""
+        return self.acquisition if self.batch == self._default_batch else f"{self.acquisition}, {self.batch}"
 
     def __str__(self) -> str:
         return f"{self.dataset}, {self.model}, {self.acquisition}, track {self.track}, seed {self.seed}"
 
+    def updated(self) -> TrialSpec:
+        """Return the same trial with the plugins that are loaded now; plugins that are not loaded keep their version.
+
+        Returns
+        -------
+        TrialSpec
+        """
+        unloaded = {kind: version for kind, version in self.plugins.items() if not is_loaded(kind, getattr(self, kind))}
+        return TrialSpec.from_json(self.settings | {"plugins": self._loaded_plugins() | unloaded})
+
     def load(self) -> datasets.Benchmark:
-        """Return the realisation of the data set."""
+        """Return the data: the realisation of the data set for this seed.
+
+        Returns
+        -------
+        Benchmark
+
+        Raises
+        ------
+        InputError
+            If the data set is a plugin that has changed since the trial was planned.
+        """
         self._check_plugin("dataset")
         return datasets.load(self.dataset, self.seed, **self.dataset_options)
 
-    def load_model(self) -> Any:
-        """Return the model, not fitted."""
+    def load_model(self) -> CateEstimator:
+        """Return the model, not fitted.
+
+        Returns
+        -------
+        CateEstimator
+
+        Raises
+        ------
+        InputError
+            If the model is a plugin that has changed since the trial was planned.
+        """
         self._check_plugin("model")
         return models.load(self.model, self.preset, random_state=self.seed, **self.model_options)
 
     def run(
         self,
         *,
+        benchmark: datasets.Benchmark | None = None,
         propensity: Array | None = None,
         state: TrialState | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> TrialState:
-        """Run the trial, from ``state`` on if given, and return its last state."""
+        """Run the trial and return its last state.
+
+        Parameters
+        ----------
+        benchmark : Benchmark, optional
+            What :meth:`load` returned, if the caller has loaded it.
+        propensity, state, progress
+            As for :func:`run_trial`.
+
+        Returns
+        -------
+        TrialState
+            ``state`` itself if it was given.
+
+        Raises
+        ------
+        InputError
+            If a plugin has changed since the trial was planned, or the pool is too small for the plan.
+        """
         self._check_plugin("acquisition")
         state = TrialState() if state is None else state
         run_trial(
-            self.load(),
+            self.load() if benchmark is None else benchmark,
             model=self.load_model(),
             acquisition=self.acquisition,
             warm_start=self.warm_start,
@@ -181,27 +255,51 @@ class TrialSpec:
         )
         return state
 
+    @property
+    def _default_batch(self) -> BatchRule:
+        """The acquisition function's own batch rule; softmax for a function that is not loaded."""
+        return acq.load(self.acquisition).batch if self.acquisition in acq.names() else "softmax"
+
+    def _loaded_plugins(self) -> dict[str, str]:
+        """Return the versions, as loaded now, of the plugins that the trial names."""
+        versions = {kind: plugin_version(kind, getattr(self, kind)) for kind in PLUGIN_KINDS}
+        return {kind: version for kind, version in versions.items() if version is not None}
+
+    def _check_plugin(self, kind: str) -> None:
+        """Raise InputError if a plugin is loaded in another version than the trial was planned with."""
+        name, version = getattr(self, kind), self.plugins.get(kind)
+        loaded = plugin_version(kind, name)
+        if is_loaded(kind, name) and loaded != version:
+            raise InputError(
+                f"{kind} {name!r} is version {loaded} now, but the trial ({self}) was planned with version "
+                f"{version or 'unknown'}: the plugin has changed. Start `causalbald run` again."
+            )
+
 
 def plugin_version(kind: str, name: str) -> str | None:
-    """Return the version of a plugin that is loaded, by the field that names it; None if it is not, or no plugin."""
+    """Return the version of a loaded plugin; None for what ships with this package, and for unknown names.
+
+    ``kind`` is the field of :class:`TrialSpec` that has the name.
+    """
     version: str | None = _REGISTRIES[kind].version(name)
     return version
 
 
 def is_loaded(kind: str, name: str) -> bool:
-    """Return whether a data set, model or acquisition function is known here."""
+    """Return whether the registry of this kind has the name."""
     return name in _REGISTRIES[kind].names()
 
 
-def _plain(value: Any) -> Any:
-    """Return options in which whole numbers are integers, however they were written."""
+def _with_whole_numbers(value: Any) -> Any:
+    """Return options in which whole numbers are integers, also if they were written as 200.0, in lists and dicts."""
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _with_whole_numbers(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_with_whole_numbers(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _digest(content: dict[str, Any]) -> str:
+    """Return 12 hexadecimal digits that stand for the content."""
     text = json.dumps({"format": _FORMAT, **content}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,11 +1,10 @@
-"""How far a run is, and how long the rest will take."""
+"""How far a run is, and how long the remaining trials will take."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -17,13 +16,63 @@ _Kind = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Status:
-    """A row per data set, model and track, with core-hours spent and minutes left; the trials that failed; hours left
-    for all trials of kinds that have been seen, and how many are of other kinds, whose minutes are None; how many
-    finished trials are of an older version of a plugin, and so do not count as done.
+class KindStatus:
+    """How far the trials of one data set, model and track are.
+
+    Parameters
+    ----------
+    dataset, model, track : str
+        Which trials.
+    done, failed, started, left : int
+        How many trials are finished, have failed, are under way, or have not started.
+    core_hours : float
+        Time spent so far.
+    minutes_left : float or None
+        None if no trial of this kind is finished.
+
+    Examples
+    --------
+    >>> from causalbald.experiments import KindStatus
+    >>> KindStatus("ihdp", "gp", "paid", 3, 0, 1, 6, 0.5, 12.0).left
+    6
     """
 
-    rows: list[dict[str, Any]]
+    dataset: str
+    model: str
+    track: str
+    done: int
+    failed: int
+    started: int
+    left: int
+    core_hours: float
+    minutes_left: float | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a run is.
+
+    Parameters
+    ----------
+    rows : list of KindStatus
+        One for each data set, model and track.
+    failed : list of (TrialSpec, str)
+        The trials that failed, each with the last line of its traceback.
+    hours_left : float
+        For all trials of kinds with finished trials.
+    unknown : int
+        How many trials are of kinds without finished trials.
+    older : int
+        How many finished trials are of an older version of a plugin, and so do not count as done.
+
+    Examples
+    --------
+    >>> from causalbald.experiments import Status
+    >>> Status([], [], hours_left=0.5, unknown=0).older
+    0
+    """
+
+    rows: list[KindStatus]
     failed: list[tuple[TrialSpec, str]]
     hours_left: float
     unknown: int
@@ -31,20 +80,44 @@ class Status:
 
 
 def status_of(folder: str | Path, workers: int = 1) -> Status:
-    """Return what of the planned trials is done, under way, failed or left.
+    """Return which of the planned trials are done, under way, failed or left.
 
-    Plugins count as they are loaded now: trials of an older version are left to be run again.
-    The time left is that of finished fits of the same data set, model and track.
+    Plugins count as they are loaded now: trials of an older version are left to be run again. The time left is
+    estimated from the finished fits of the same data set, model and track.
+
+    Parameters
+    ----------
+    folder : path
+        Where :func:`run` kept its results.
+    workers : int
+        How many trials run at a time.
+
+    Returns
+    -------
+    Status
+
+    Raises
+    ------
+    InputError
+        If no trials were planned in the folder.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from causalbald.experiments import Store, TrialSpec, status_of
+    >>> with TemporaryDirectory() as folder:
+    ...     Store(folder).open().plan([TrialSpec("synthetic", "random", 8, 4, 1, seed=0)])
+    ...     status_of(folder).unknown
+    1
     """
     store = Store(folder)
     planned = store.current()
     if not planned:
         raise InputError(f"nothing was planned in {str(folder)!r}: name a folder that `causalbald run` has filled.")
-    current = {spec.key for spec in planned}
-    failures = [(spec, error) for spec, error in store.failures() if spec.key in current]
-    failed = {spec.key: (spec, error.strip().splitlines()[-1]) for spec, error in failures}
-    counts: dict[_Kind, dict[str, int]] = defaultdict(lambda: {"done": 0, "failed": 0, "started": 0, "left": 0})
-    fits_left: dict[_Kind, int] = defaultdict(int)
+    keys = {spec.key for spec in planned}
+    failed = {spec.key: (spec, error.strip().splitlines()[-1]) for spec, error in store.failures() if spec.key in keys}
+    counts: dict[_Kind, Counter[str]] = defaultdict(Counter)
+    fits_left: Counter[_Kind] = Counter()
     for spec in planned:
         kind = (spec.dataset, spec.model, spec.track)
         if store.is_done(spec):
@@ -53,24 +126,27 @@ def status_of(folder: str | Path, workers: int = 1) -> Status:
         fits = len(store.state(spec).rows)
         counts[kind]["failed" if spec.key in failed else "started" if fits else "left"] += 1
         fits_left[kind] += spec.steps + 1 - fits
-    rate, spent = _seconds(store)
-    seconds = {kind: rate[kind] * fits / workers for kind, fits in fits_left.items() if kind in rate}
-    unknown = fits_left.keys() - rate.keys()
+    mean, total = _seconds(store)
+    seconds = {kind: mean[kind] * fits / workers for kind, fits in fits_left.items() if kind in mean}
+    unknown = fits_left.keys() - mean.keys()
     rows = [
-        {
-            **dict(zip(("dataset", "model", "track"), kind, strict=True)),
-            **found,
-            "core_hours": round(spent.get(kind, 0.0) / 3600, 2),
-            "minutes_left": None if kind in unknown else round(seconds.get(kind, 0.0) / 60, 1),
-        }
-        for kind, found in counts.items()
+        KindStatus(
+            *kind,
+            done=count["done"],
+            failed=count["failed"],
+            started=count["started"],
+            left=count["left"],
+            core_hours=round(total.get(kind, 0.0) / 3600, 2),
+            minutes_left=None if kind in unknown else round(seconds.get(kind, 0.0) / 60, 1),
+        )
+        for kind, count in counts.items()
     ]
-    others = sum(sum(counts[kind].values()) for kind in unknown)
-    return Status(rows, list(failed.values()), sum(seconds.values()) / 3600, others, len(store.older()))
+    n_unknown = sum(counts[kind].total() for kind in unknown)
+    return Status(rows, list(failed.values()), sum(seconds.values()) / 3600, n_unknown, len(store.older()))
 
 
 def _seconds(store: Store) -> tuple[dict[_Kind, float], dict[_Kind, float]]:
-    """Return mean seconds of a fit with its scoring per kind of trial, and total seconds."""
+    """Return, by kind of trial, the mean seconds of a fit with its scoring, and all seconds; empty if none is done."""
     try:
         table = store.rows()
     except InputError:

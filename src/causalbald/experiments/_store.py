@@ -1,15 +1,19 @@
 """Results on disk: one small file per trial, written whole or not at all.
 
-A folder holds ``planned.json`` (every trial ever asked for), ``trials/KEY.json`` (finished), ``partial/KEY.json`` (how
-far an unfinished one has come), ``failed/KEY.json`` (why) and ``propensity/KEY.npy`` (per data set and seed).
-``tables/`` holds finished trials as tidy CSV, if they were packed: small enough to be kept under version control.
+A folder holds
+
+- ``planned.json``: all trials that were ever asked for;
+- ``trials/KEY.json``: finished trials;
+- ``partial/KEY.json``: how far unfinished trials have come;
+- ``failed/KEY.json``: why trials failed;
+- ``propensity/KEY.npy``: estimated propensities, by data set and seed;
+- ``tables/``: finished trials as tidy CSV, if they were packed; small enough for version control.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,165 +30,374 @@ from causalbald.experiments._spec import TrialSpec
 from causalbald.experiments._trial import TrialState
 from causalbald.experiments._versions import of_one_version
 
+_FOLDERS = ("trials", "partial", "failed", "propensity")
+
 
 class Store:
-    """The results folder of a run."""
+    """The folder with the results of a run.
+
+    Parameters
+    ----------
+    folder : path
+        It need not exist until something is written.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from causalbald.experiments import Store, TrialSpec, run
+    >>> spec = TrialSpec("synthetic", "random", 8, 4, 1, seed=0, dataset_options={"pool": 60, "test": 20})
+    >>> with TemporaryDirectory() as folder:
+    ...     store = Store(folder).open()
+    ...     store.plan([spec])
+    ...     store.finish(spec, spec.run())
+    ...     store.is_done(spec), store.table()["labels"].tolist()
+    (True, [8, 12])
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def open(self) -> Store:
-        """Make the folder if it is not there."""
+        """Create the folder if it does not exist, and return this store.
+
+        Returns
+        -------
+        Store
+
+        Raises
+        ------
+        InputError
+            If the folder is a file.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{str(self.folder)!r} is a file: give --out the name of a folder.")
-        for name in ("trials", "partial", "failed", "propensity"):
+        for name in _FOLDERS:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         return self
 
     def plan(self, specs: Iterable[TrialSpec]) -> None:
-        """Note what is to be run, beside what was planned before."""
+        """Add trials to those that were planned before. Called by :func:`run` before the first fit.
+
+        Parameters
+        ----------
+        specs : iterable of TrialSpec
+            The trials to be run.
+
+        Raises
+        ------
+        InputError
+            If the folder has a finished trial with the same name and other settings: tables could not tell them apart.
+        """
         with locked(self.folder / "planned.lock"):  # two runs may start at once
-            planned = {spec.key: spec for spec in self.planned()}
+            before = self.planned()
+            planned = {spec.key: spec for spec in before}
+            done = {tuple(spec.names.values()): spec for spec in before if self.is_done(spec)}
             for spec in specs:
+                self._check_name(spec, done.get(tuple(spec.names.values()), spec))
                 if spec.plugins:  # of several versions of a trial, the last in the plan is the one asked for last
                     planned.pop(spec.key, None)
                 planned[spec.key] = spec
             lines = [
-                json.dumps(spec.given | ({"plugins": spec.plugins} if spec.plugins else {}))
+                json.dumps(spec.arguments() | ({"plugins": spec.plugins} if spec.plugins else {}))
                 for spec in planned.values()
             ]
             with replacing(self.folder / "planned.json") as beside:
                 beside.write_bytes(("[\n" + ",\n".join(lines) + "\n]\n").encode())
 
+    def _check_name(self, spec: TrialSpec, finished: TrialSpec) -> None:
+        """Raise InputError if a finished trial with the same name has other settings. Plugins may differ."""
+        new, old = spec.settings, finished.settings
+        changes = "; ".join(f"{name} {old[name]!r}, now {new[name]!r}" for name in new if new[name] != old[name])
+        if changes:
+            raise InputError(
+                f"{str(self.folder)!r} has a trial of {spec} already, with other settings ({changes}). Tables could "
+                "not tell them apart: choose another folder."
+            )
+
     def planned(self) -> list[TrialSpec]:
-        """Return every trial that was ever asked for, in that order."""
-        return [TrialSpec.from_record(values) for values in _read_json(self.folder / "planned.json") or []]
+        """Return all trials that were ever asked for, in that order.
+
+        Returns
+        -------
+        list of TrialSpec
+            With the versions of plugins that the trials were planned with.
+        """
+        return [TrialSpec.from_json(record) for record in _read_json(self.folder / "planned.json") or []]
 
     def current(self) -> list[TrialSpec]:
         """Return every planned trial once, with the plugins that are loaded now.
 
-        A trial whose plugin is not loaded is of the version that was asked for last.
+        Returns
+        -------
+        list of TrialSpec
+            If a plugin is not loaded, its trials have the version that was asked for last.
         """
-        return list({spec.settings_key: spec.updated() for spec in self.planned()}.values())
+        return _updated(self.planned())
 
     def older(self) -> list[TrialSpec]:
-        """Return the finished trials whose plugin has changed since."""
-        current = {spec.key for spec in self.current()}
-        return [spec for spec in self.planned() if spec.key not in current and self.is_done(spec)]
+        """Return the finished trials of which a plugin has changed since.
+
+        Returns
+        -------
+        list of TrialSpec
+        """
+        planned = self.planned()
+        current = {spec.key for spec in _updated(planned)}
+        return [spec for spec in planned if spec.key not in current and self.is_done(spec)]
 
     def is_done(self, spec: TrialSpec) -> bool:
-        """Return whether the trial's result is here."""
+        """Return whether the folder has the trial's result.
+
+        Parameters
+        ----------
+        spec : TrialSpec
+            The trial.
+
+        Returns
+        -------
+        bool
+        """
         return self._path("trials", spec).exists() or spec.key in self._packed_keys
 
     def state(self, spec: TrialSpec) -> TrialState:
-        """Return how far an unfinished trial has come; at its start if nothing is known."""
+        """Return how far an unfinished trial has come.
+
+        Parameters
+        ----------
+        spec : TrialSpec
+            The trial.
+
+        Returns
+        -------
+        TrialState
+            Empty if the trial has not started.
+        """
         record = _read_json(self._path("partial", spec))
-        return TrialState() if record is None else _to_state(record)
+        return TrialState() if record is None else TrialState.from_json(record)
 
     def keep(self, spec: TrialSpec, state: TrialState) -> None:
-        """Note how far a trial has come."""
+        """Write how far a trial has come. Called after each fit.
+
+        Parameters
+        ----------
+        spec : TrialSpec
+            The trial.
+        state : TrialState
+            Its state.
+        """
         _write_json(self._path("partial", spec), _record(spec, state))
 
     def finish(self, spec: TrialSpec, state: TrialState) -> None:
-        """Keep a result for good."""
+        """Write a result, and delete what was noted before about the trial.
+
+        Parameters
+        ----------
+        spec : TrialSpec
+            The trial.
+        state : TrialState
+            Its last state.
+        """
         _write_json(self._path("trials", spec), _record(spec, state))
         for kind in ("partial", "failed"):
             self._path(kind, spec).unlink(missing_ok=True)
 
     def fail(self, spec: TrialSpec, error: str) -> None:
-        """Note that a trial failed, and why."""
-        _write_json(self._path("failed", spec), {"spec": spec.record, "error": error})
+        """Write that a trial failed, and why.
+
+        Parameters
+        ----------
+        spec : TrialSpec
+            The trial.
+        error : str
+            The traceback.
+        """
+        _write_json(self._path("failed", spec), {"spec": spec.to_json(), "error": error})
 
     def failures(self) -> list[tuple[TrialSpec, str]]:
-        """Return the trials that failed and have not succeeded since."""
-        found = _read_all(sorted((self.folder / "failed").glob("*.json")))
-        return [(TrialSpec.from_record(record["spec"]), record["error"]) for record in found]
+        """Return the trials that failed and have not succeeded since, with their tracebacks.
+
+        Returns
+        -------
+        list of (TrialSpec, str)
+        """
+        records = _read_all(sorted((self.folder / "failed").glob("*.json")))
+        return [(TrialSpec.from_json(record["spec"]), record["error"]) for record in records]
 
     def results(self) -> list[tuple[TrialSpec, TrialState]]:
-        """Return all finished trials, in the order in which they were planned."""
-        order = {spec.key: k for k, spec in enumerate(self.planned())}
-        found = sorted((self.folder / "trials").glob("*.json"), key=lambda p: (order.get(p.stem, len(order)), p.stem))
-        return [(TrialSpec.from_record(record["spec"]), _to_state(record)) for record in _read_all(found)]
+        """Return all finished trials that are not packed, in the order in which they were planned.
+
+        Returns
+        -------
+        list of (TrialSpec, TrialState)
+        """
+        return self._results(_places(self.planned()))
+
+    def _results(self, places: dict[str, int]) -> list[tuple[TrialSpec, TrialState]]:
+        """Return all finished trials that are not packed, ordered by the places of their keys in the plan."""
+        paths = (self.folder / "trials").glob("*.json")
+        ordered = sorted(paths, key=lambda path: (places.get(path.stem, len(places)), path.stem))
+        return [(TrialSpec.from_json(record["spec"]), TrialState.from_json(record)) for record in _read_all(ordered)]
 
     def table(self) -> pd.DataFrame:
         """Return a row per fit of all finished trials, with columns that name the trial, in the order of planning.
 
-        Each plugin is of one version: of the one that is loaded, or else of the only one there is. A PluginWarning
-        says which trials are left out. Raises InputError if a plugin that is not loaded has trials of several versions.
+        Each plugin has one version: the one that is loaded, or else the only one in the folder. A PluginWarning says
+        which trials are omitted.
+
+        Returns
+        -------
+        DataFrame
+            ``key``, the names of :class:`TrialSpec`, and the columns of :func:`run_trial`.
+
+        Raises
+        ------
+        InputError
+            If no trial is finished, or a plugin that is not loaded has trials of several versions.
         """
         return of_one_version(self.rows(), [self])
 
     def rows(self) -> pd.DataFrame:
-        """Return the rows of :meth:`table` for all versions of plugins."""
-        packed = read_tables(self.folder)
-        tables = [named_table(spec, state) for spec, state in self.results() if spec.key not in self._packed_keys]
+        """Return the rows of :meth:`table` for all versions of plugins.
+
+        Returns
+        -------
+        DataFrame
+
+        Raises
+        ------
+        InputError
+            If no trial is finished.
+        """
+        places, packed = _places(self.planned()), read_tables(self.folder)
+        results = self._results(places)
+        tables = [named_table(spec, state) for spec, state in results if spec.key not in self._packed_keys]
         tables = [packed, *tables] if len(packed) else tables
         if not tables:
             raise InputError(f"no finished trials in {str(self.folder)!r}: run some with `causalbald run --out`.")
-        order = {spec.key: k for k, spec in enumerate(self.planned())}
         table = pd.concat(tables, ignore_index=True)
-        position = table["key"].map(lambda key: order.get(key, len(order)))
-        return table.loc[position.sort_values(kind="stable").index].reset_index(drop=True)
+        place = table["key"].map(lambda key: places.get(key, len(places)))
+        return table.loc[place.sort_values(kind="stable").index].reset_index(drop=True)
 
     def pack(self) -> int:
-        """Write all finished trials as tidy CSV into ``tables/``, remove their single files, and return how many.
+        """Write all finished trials as tidy CSV into ``tables/``, and delete their single files.
 
-        Numbers are rounded to five digits. What was acquired is kept for the first seed of each method alone.
+        Numbers are rounded to five digits. Acquired positions are kept only for each method's first seed.
+
+        Returns
+        -------
+        int
+            How many trials were packed.
         """
         results = self.results()
-        first = min((spec.seed for spec in self.planned()), default=0)
-        write_tables(
-            self.folder, self.rows(), [(spec, state.acquired) for spec, state in results if spec.seed == first]
-        )
+        first_seed = min((spec.seed for spec in self.planned()), default=0)
+        acquired = [(spec, state.acquired) for spec, state in results if spec.seed == first_seed]
+        write_tables(self.folder, self.rows(), acquired)
         for spec, _ in results:
             self._path("trials", spec).unlink()
         self.__dict__.pop("_packed_keys", None)
         return len(results)
 
     def acquired(self, spec: TrialSpec) -> list[list[int]]:
-        """Return the pool positions acquired before each fit of a finished trial."""
+        """Return the pool positions measured before each fit of a finished trial.
+
+        Parameters
+        ----------
+        spec : TrialSpec
+            The trial.
+
+        Returns
+        -------
+        list of list of int
+
+        Raises
+        ------
+        InputError
+            If the trial was packed without its positions.
+        """
         record = _read_json(self._path("trials", spec))
-        found = read_acquired(self.folder).get(spec.key) if record is None else _to_state(record).acquired
-        if found is None:
+        if record is not None:
+            return TrialState.from_json(record).acquired
+        packed = read_acquired(self.folder)
+        if spec.key not in packed:
             raise InputError(f"{str(self.folder)!r} does not say what was acquired in: {spec}. Try another seed.")
-        return found
+        return packed[spec.key]
 
     @cached_property
     def _packed_keys(self) -> frozenset[str]:
+        """Keys of the trials in ``tables/``."""
         return frozenset(read_tables(self.folder)["key"])
 
     def propensity(self, spec: TrialSpec) -> Array | None:
-        """Return the propensities of the trial's pool, if they are here."""
-        path = self.folder / "propensity" / f"{spec.data_key}.npy"
-        found: Array | None = np.load(path, allow_pickle=False) if path.exists() else None
-        return found
+        """Return the estimated propensities of the trial's pool, (N,), if the folder has them.
 
-    def keep_propensity(self, spec: TrialSpec, values: Array) -> None:
-        """Keep the propensities of a trial's pool for all trials on the same data."""
+        Parameters
+        ----------
+        spec : TrialSpec
+            Any trial on the same data.
+
+        Returns
+        -------
+        array (N,) or None
+        """
         path = self.folder / "propensity" / f"{spec.data_key}.npy"
-        with replacing(path) as beside, beside.open("wb") as file:
-            np.save(file, values, allow_pickle=False)
+        propensity: Array | None = np.load(path, allow_pickle=False) if path.exists() else None
+        return propensity
+
+    def propensity_or(self, spec: TrialSpec, fit: Callable[[], Array]) -> Array:
+        """Return the estimated propensities of the trial's pool; call ``fit`` and keep the result if there are none.
+
+        Other processes that ask for the same propensities wait until they are there.
+
+        Parameters
+        ----------
+        spec : TrialSpec
+            Any trial on the same data.
+        fit : callable
+            Returns the propensities (N,).
+
+        Returns
+        -------
+        array (N,)
+        """
+        with locked(self.folder / "partial" / f".{spec.data_key}.lock"):
+            propensity = self.propensity(spec)
+            if propensity is None:
+                propensity = fit()
+                path = self.folder / "propensity" / f"{spec.data_key}.npy"
+                with replacing(path) as beside, beside.open("wb") as file:
+                    np.save(file, propensity, allow_pickle=False)
+        return propensity
 
     def _path(self, kind: str, spec: TrialSpec) -> Path:
+        """Return the file that a trial has in one of the folders ``_FOLDERS``."""
         return self.folder / kind / f"{spec.key}.json"
 
 
+def _updated(planned: Iterable[TrialSpec]) -> list[TrialSpec]:
+    """Return each trial once, with the plugins that are loaded now; the last version if a plugin is not loaded."""
+    return list({spec.settings_key: spec.updated() for spec in planned}.values())
+
+
+def _places(planned: list[TrialSpec]) -> dict[str, int]:
+    """Return the place of each trial's key in the plan."""
+    return {spec.key: place for place, spec in enumerate(planned)}
+
+
 def _record(spec: TrialSpec, state: TrialState) -> dict[str, Any]:
-    rows = [{k: None if math.isnan(v) else v for k, v in row.items()} for row in state.rows]
-    return {"version": __version__, "spec": spec.record, "rows": rows, "acquired": state.acquired}
-
-
-def _to_state(record: dict[str, Any]) -> TrialState:
-    rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in record["rows"]]
-    return TrialState(rows, record["acquired"])
+    """Return the content of a trial's file."""
+    return {"version": __version__, "spec": spec.to_json(), **state.to_json()}
 
 
 def _read_all(paths: Iterable[Path]) -> list[Any]:
+    """Return the contents of the files that still exist."""
     return [record for record in map(_read_json, paths) if record is not None]
 
 
 def _read_json(path: Path) -> Any:
-    """Return what a file holds; None if there is none, or none any more, since workers finish at any time."""
+    """Return the content of a file; None if it does not exist, or no longer, as workers may finish at any time.
+
+    Raises InputError if the file is damaged.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -194,5 +407,6 @@ def _read_json(path: Path) -> Any:
 
 
 def _write_json(path: Path, content: Any) -> None:
+    """Replace a file, whole or not at all."""
     with replacing(path) as beside:
         beside.write_bytes(json.dumps(content).encode())

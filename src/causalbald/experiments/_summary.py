@@ -1,4 +1,4 @@
-"""From trials to a table one can read: errors, labels needed, and paired comparisons with a baseline."""
+"""From trials to a table that can be read: errors, labels needed, and paired comparisons with a baseline."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from causalbald.metrics import (
 )
 
 GROUP = ["dataset", "model", "track"]
+"""Columns within which methods are compared."""
 
 
 def summarise(
@@ -32,36 +33,55 @@ def summarise(
     alpha: float = 0.05,
     timings: bool = False,
 ) -> pd.DataFrame:
-    """Return a row per data set, model, track and acquisition function, the baseline's first.
+    """Return a row per data set, model, track and acquisition function, the baseline first.
 
     Parameters
     ----------
     trials : DataFrame
-        A row per fit, as from ``Store.table``.
+        A row per fit, as from :meth:`Store.table`.
     baseline : str
-        Acquisition function that the others are compared with, paired by seed.
+        Acquisition function with which the others are compared, paired by seed.
     error : str
-        Column to summarise; trials that lack its values are left out.
+        Column to summarise. Trials that lack its values are omitted.
     labels : int, optional
-        How many labels to judge at; by default as many as all trials of a group have.
+        Number of labels at which methods are judged; by default the largest number that all trials of a group have.
     target : float, optional
-        Error to be reached; by default the baseline's mean error at ``labels``, over the seeds that both have.
+        Error to be reached; by default the baseline's mean error at ``labels``, over the seeds that both methods have.
     alpha : float
-        Intervals are 1 - alpha.
+        Intervals contain the quantity with probability 1 - alpha.
     timings : bool
-        Also mean seconds of a trial.
+        Whether to add the mean seconds of a trial.
 
     Returns
     -------
     DataFrame
-        ``dataset, model, track, acquisition, seeds, labels``; ``mean``, ``se`` and ``median`` of the error there;
-        ``area``, the mean error over the curve up to there; ``needed``, labels after which the mean curve stays at or
-        below the target (infinite if it never does), with an interval ``needed_lower, needed_upper`` from a bootstrap
-        over (pairs of) trials; and against the baseline, over the
-        seeds that both have: ``wins``, the share of seeds with the smaller area, and ``difference`` of areas with its
-        t-interval ``lower, upper`` (negative: better than the baseline).
+        ``dataset, model, track, acquisition, seeds, labels``, and
+
+        - ``mean``, ``se`` and ``median`` of the error at ``labels``;
+        - ``area``, the mean error over the curve up to ``labels``;
+        - ``needed``, the number of labels after which the mean curve stays at or below the target (infinite if it never
+          does), with an interval ``needed_lower, needed_upper`` from a bootstrap over trials or pairs of trials;
+        - ``wins``, the share of seeds whose area is smaller than the baseline's, over the seeds that both methods have;
+        - ``difference``, the mean difference of these areas, with its t-interval ``lower, upper``. A negative
+          difference is better than the baseline;
+        - ``seconds``, if asked for.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, a method has two trials with the same seed, or methods have fits at different numbers of
+        labels.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.experiments import summarise
+    >>> trials = pd.DataFrame({"acquisition": ["random"] * 2 + ["mu-bald"] * 2, "labels": [10, 20] * 2})
+    >>> trials = trials.assign(dataset="d", model="gp", track="paid", seed=0, pehe=[2.0, 1.0, 2.0, 0.5])
+    >>> summarise(trials)[["acquisition", "mean", "area"]].to_dict("list")
+    {'acquisition': ['random', 'mu-bald'], 'mean': [1.0, 0.5], 'area': [1.5, 1.25]}
     """
-    missing = [c for c in (*GROUP, "acquisition", "seed", "labels", error) if c not in trials]
+    missing = [column for column in (*GROUP, "acquisition", "seed", "labels", error) if column not in trials]
     if missing:
         raise InputError(f"the trials have no column {missing[0]!r}.")
     check_alpha(alpha)
@@ -69,82 +89,91 @@ def summarise(
     rows = []
     for names, group in trials.groupby(GROUP, sort=False):
         end = _common_end(group, labels)
-        shown = group[group["labels"] <= end]
-        reference = shown[shown["acquisition"] == baseline]
-        _check_same_labels(shown, [str(name) for name in names])
-        methods = sorted(shown["acquisition"].unique(), key=lambda name: name != baseline)  # which comes first
+        curves = group[group["labels"] <= end]
+        reference = curves[curves["acquisition"] == baseline]
+        _check_same_labels(curves, [str(name) for name in names])
+        methods = sorted(curves["acquisition"].unique(), key=lambda name: name != baseline)
         for acquisition in methods:
-            own = shown[shown["acquisition"] == acquisition]
+            method = curves[curves["acquisition"] == acquisition]
             row = dict(zip(GROUP, names, strict=True)) | {"acquisition": acquisition}
-            row |= _errors(own, end, error)
-            row |= _needed(own, reference, target, error, alpha)
-            row |= _against(own, reference, error, alpha)
+            row |= _errors(method, end, error)
+            row |= _needed(method, reference, target, error, alpha)
+            row |= _against(method, reference, error, alpha)
             if timings:
-                row["seconds"] = own.groupby("seed")[["seconds_fit", "seconds_score"]].sum().sum(axis=1).mean()
+                row["seconds"] = method.groupby("seed")[["seconds_fit", "seconds_score"]].sum().sum(axis=1).mean()
             rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _common_end(group: pd.DataFrame, labels: int | None) -> int:
+    """Return the number of labels at which a group is judged: ``labels``, but no more than all its trials have.
+
+    Raises InputError if no fit of the group has ``labels`` labels.
+    """
     most = int(group.groupby(["acquisition", "seed"])["labels"].max().min())
     if labels is None:
         return most
     if labels not in set(group["labels"]):
-        known = sorted(set(group["labels"]))
+        choices = sorted(set(group["labels"]))
         raise InputError(
-            f"no fit has {labels} labels: choose one of {known[0]}, {known[1] if known[1:] else ''} … {most}."
+            f"no fit has {labels} labels: choose one of {choices[0]}, {choices[1] if choices[1:] else ''} … {most}."
         )
     return min(labels, most)
 
 
 def _check_same_labels(group: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse curves that were not looked at after the same numbers of labels: their areas cannot be compared."""
-    looks = {str(name): sorted(set(own["labels"])) for name, own in group.groupby("acquisition", sort=False)}
-    first = next(iter(looks))
-    for name, labels in looks.items():
-        if labels != looks[first]:
+    """Refuse methods with fits at different numbers of labels: their areas cannot be compared."""
+    fits = {str(name): sorted(set(method["labels"])) for name, method in group.groupby("acquisition", sort=False)}
+    first = next(iter(fits))
+    for name, labels in fits.items():
+        if labels != fits[first]:
             raise InputError(
-                f"trials of {', '.join(names)} cannot be compared: {first!r} has fits at {_few(looks[first])} labels, "
-                f"{name!r} at {_few(labels)}. Keep them in different folders, or choose some with --acquisition."
+                f"trials of {', '.join(names)} cannot be compared: {first!r} has fits at {_first_few(fits[first])} "
+                f"labels, {name!r} at {_first_few(labels)}. Keep them in different folders, or choose some with "
+                "--acquisition."
             )
 
 
-def _few(labels: list[int]) -> str:
+def _first_few(labels: list[int]) -> str:
+    """Return the first three numbers as text."""
     return ", ".join(map(str, labels[:3])) + (", …" if len(labels) > 3 else "")
 
 
-def _errors(own: pd.DataFrame, end: int, error: str) -> dict[str, Any]:
-    last = own.loc[own["labels"] == end, error]
+def _errors(method: pd.DataFrame, end: int, error: str) -> dict[str, Any]:
+    """Return the columns of a method's summary that need no other method."""
+    last = method.loc[method["labels"] == end, error]
     return {
-        "seeds": own["seed"].nunique(),
+        "seeds": method["seed"].nunique(),
         "labels": end,
         "mean": float(last.mean()),
         "se": float(np.std(last, ddof=1) / np.sqrt(len(last))) if len(last) > 1 else float("nan"),
         "median": float(np.median(last)),
-        "area": float(np.mean(areas(own, error))),
+        "area": float(np.mean(areas(method, error))),
     }
 
 
 def _needed(
-    own: pd.DataFrame, reference: pd.DataFrame, target: float | None, error: str, alpha: float
+    method: pd.DataFrame, reference: pd.DataFrame, target: float | None, error: str, alpha: float
 ) -> dict[str, float]:
-    both = set(own["seed"]) & set(reference["seed"])
+    """Return the labels that a method needs for ``target``, or for the error with which the baseline ends.
+
+    All are NaN if there is no target and no seed that both methods have.
+    """
+    seeds = set(method["seed"]) & set(reference["seed"])
     if target is not None:
-        found = labels_to_reach(own, target, error=error, alpha=alpha)
-    elif both:
-        mine, theirs = (trials[trials["seed"].isin(both)] for trials in (own, reference))
-        found = labels_to_match(mine, theirs, error=error, alpha=alpha)
+        needed = labels_to_reach(method, target, error=error, alpha=alpha)
+    elif seeds:
+        pair = [trials[trials["seed"].isin(seeds)] for trials in (method, reference)]
+        needed = labels_to_match(*pair, error=error, alpha=alpha)
     else:
-        found = LabelsNeeded(*[float("nan")] * 3)
-    return {"needed": found.labels, "needed_lower": found.lower, "needed_upper": found.upper}
+        needed = LabelsNeeded(*[float("nan")] * 3)
+    return {"needed": needed.labels, "needed_lower": needed.lower, "needed_upper": needed.upper}
 
 
-def _against(own: pd.DataFrame, reference: pd.DataFrame, error: str, alpha: float) -> dict[str, float]:
-    nothing = dict.fromkeys(("wins", "difference", "lower", "upper"), float("nan"))
-    if reference.empty or own["acquisition"].iloc[0] == reference["acquisition"].iloc[0]:
-        return nothing
-    gap = (areas(own, error) - areas(reference, error)).dropna().to_numpy()
-    if not len(gap):
-        return nothing
+def _against(method: pd.DataFrame, reference: pd.DataFrame, error: str, alpha: float) -> dict[str, float]:
+    """Return the paired comparison of areas with the baseline; all NaN for the baseline itself and without pairs."""
+    gap = (areas(method, error) - areas(reference, error)).dropna().to_numpy() if len(reference) else np.empty(0)
+    if not len(gap) or method["acquisition"].iloc[0] == reference["acquisition"].iloc[0]:
+        return dict.fromkeys(("wins", "difference", "lower", "upper"), float("nan"))
     mean, lower, upper = paired_interval(gap, alpha)
     return {"wins": float(np.mean(gap < 0)), "difference": mean, "lower": lower, "upper": upper}

@@ -1,12 +1,13 @@
-"""One simulated study: start from a few measured units, then choose, measure, refit, and note the error."""
+"""One simulated study: measure a few units at random, then fit, compare with the true effects, and choose a batch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
 from time import perf_counter
-from typing import Literal
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,33 +15,94 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from causalbald import acquisition as acq
-from causalbald import metrics, models
+from causalbald import metrics
+from causalbald._choices import BatchRule, Track
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions, Treatment
-from causalbald._validation import check_both_arms, check_cost, check_int, check_probability
-from causalbald.acquisition._registry import Batch
+from causalbald._validation import (
+    check_both_arms,
+    check_choice,
+    check_cost,
+    check_int,
+    check_positions,
+    check_probability,
+)
 from causalbald.datasets import Benchmark, Split
 from causalbald.diagnostics._support import EQUAL_ARMS, is_outside
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, PropensityNetwork
+from causalbald.models import load as load_model
 from causalbald.pools import _choosing
 
-Track = Literal["paid", "paper"]
+LEAST_NUMBERS = {"warm_start": 2, "batch_size": 1, "steps": 0}
+"""The numbers that describe a trial, and how small each may be."""
 
 
 @dataclass
 class TrialState:
-    """How far a trial has come: a row per fit, and the pool positions acquired before each fit and the next one."""
+    """How far a trial has come.
+
+    :func:`run_trial` appends to both lists, so that a trial that was stopped can go on.
+
+    Parameters
+    ----------
+    rows : list of dict
+        One for each fit, with the columns that :func:`run_trial` describes.
+    acquired : list of list of int
+        The pool positions measured before each fit; the last list may belong to the next fit.
+
+    Examples
+    --------
+    >>> from causalbald.experiments import TrialState
+    >>> state = TrialState([{"step": 0, "pehe": 1.5}], [[3, 8], [5]])
+    >>> state.table().attrs["acquired"]
+    [[3, 8]]
+    >>> TrialState.from_json(state.to_json()) == state
+    True
+    """
 
     rows: list[dict[str, float]] = field(default_factory=list)
     acquired: list[list[int]] = field(default_factory=list)
 
     def table(self) -> pd.DataFrame:
-        """Return the rows; ``attrs["acquired"]`` holds the positions acquired before each fit."""
+        """Return the rows as a table.
+
+        Returns
+        -------
+        DataFrame
+            ``attrs["acquired"]`` holds the positions measured before each fit, a list per row.
+        """
         table = pd.DataFrame(self.rows)
         table.attrs["acquired"] = self.acquired[: len(self.rows)]
         return table
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as JSON holds it: NaN becomes None.
+
+        Returns
+        -------
+        dict
+            With the keys ``rows`` and ``acquired``.
+        """
+        rows = [{name: None if math.isnan(value) else value for name, value in row.items()} for row in self.rows]
+        return {"rows": rows, "acquired": self.acquired}
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> TrialState:
+        """Return the state that :meth:`to_json` wrote.
+
+        Parameters
+        ----------
+        record : dict
+            Keys other than ``rows`` and ``acquired`` are ignored.
+
+        Returns
+        -------
+        TrialState
+        """
+        rows = [{name: math.nan if value is None else value for name, value in row.items()} for row in record["rows"]]
+        return cls(rows, record["acquired"])
 
 
 @one_thread()
@@ -53,7 +115,7 @@ def run_trial(
     batch_size: int,
     steps: int,
     temperature: float | None = None,
-    batch: Batch | None = None,
+    batch: BatchRule | None = None,
     seed: int,
     track: Track = "paid",
     propensity: Array | None = None,
@@ -61,177 +123,302 @@ def run_trial(
     state: TrialState | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
-    """Simulate one study, on one thread, and return a table with one row per fit (``steps`` + 1).
+    """Simulate one study on one thread, and return a table with a row for each of its ``steps`` + 1 fits.
 
     Parameters
     ----------
     benchmark : Benchmark
+        The data, with known effects.
     model : str or CateEstimator
         A name, or an estimator that is cloned for each fit.
     acquisition : str or callable
+        Decides which units to measure next.
     warm_start : int
-        Units measured at random before anything is chosen. For one seed they are the same for every
-        acquisition function and model; both arms are present.
+        How many units are measured at random at first. They depend on the seed alone, and have both arms.
     batch_size, steps : int
         How many units are chosen at a time, and how often.
     temperature, batch
         As for :func:`causalbald.pools.choose`.
     seed : int
+        Determines the warm start, the model's random numbers and the batches.
     track : "paid" or "paper"
-        ``paper`` gives the model the validation split's outcomes for free and leaves the propensity term
-        untempered, as the original experiments did; ``paid`` counts every outcome that is looked at.
+        ``paper`` gives the model the outcomes of the validation split for free, and leaves the propensity term
+        untempered, as the original experiments did. ``paid`` counts every outcome that the model gets.
     propensity : (N,), optional
-        P(treated | x) of the pool, to be used instead of an estimate.
+        P(treated given x) of the pool, used instead of an estimate.
     cost : (N,), optional
-        Of measuring each unit. A batch then has as many units as can be paid from what ``batch_size`` units cost on
-        average, chosen by importance per cost; a random one has ``batch_size`` units, which on average cost as much.
+        What measuring each unit costs. A batch may then cost as much as ``batch_size`` average units, and units are
+        chosen by importance per cost. A random batch has ``batch_size`` units, which cost the same on average.
     state : TrialState, optional
-        Where an earlier run of the same trial stopped: it goes on there, with the result of an uninterrupted one.
-        Kept up to date after each fit, before ``progress`` is called.
+        Where an earlier run of the same trial stopped. The trial goes on there, with the same result as an
+        uninterrupted one. The state is updated after each fit, before ``progress`` is called.
     progress : callable, optional
         Called with (fits done, fits in all).
 
     Returns
     -------
     DataFrame
-        ``step, labels, pehe, ate_error, policy_regret, coverage95, width_inside, width_outside, overlap_share,
-        treated_share, seconds_fit, seconds_score``. Errors and coverage are those of the test split; the regret is
-        that of treating whoever has a positive estimate. ``overlap_share`` is the share of all
-        measured units whose propensity (true where known, else estimated) lies in [0.1, 0.9], whatever the share
-        treated is (campaigns allow for it). The widths are mean widths of 95 % intervals for the effect, of test units
-        whose true propensity lies inside and outside [0.1, 0.9], where the benchmark knows it. With
-        ``cost`` also ``spent``. ``attrs["acquired"]`` holds the pool positions acquired before each fit, a list per
-        row.
+        ``step, labels``; the errors on the test split ``pehe, ate_error, policy_regret, coverage95``;
+        ``width_inside, width_outside, overlap_share, treated_share``; ``seconds_fit, seconds_score``; and ``spent`` if
+        units have costs.
+
+        - ``policy_regret`` is lost by treating the units whose estimated effect is positive.
+        - ``overlap_share`` is the share of measured units whose propensity lies in [0.1, 0.9], whatever the share of
+          treated units is. The propensity is the true one if the benchmark has it, otherwise an estimate.
+        - ``width_inside`` and ``width_outside`` are mean widths of 95 % intervals for the effects of test units whose
+          true propensity lies inside or outside [0.1, 0.9]; NaN if the benchmark does not know it.
+        - ``attrs["acquired"]`` holds the pool positions measured before each fit, a list per row.
+
+    Raises
+    ------
+    InputError
+        If a number is too small, the pool too small for the plan, or a name unknown.
+
+    Examples
+    --------
+    >>> from causalbald import datasets
+    >>> from causalbald.experiments import run_trial
+    >>> benchmark = datasets.load("synthetic", 0, pool=60, test=20)
+    >>> options = {"warm_start": 8, "batch_size": 4, "steps": 1, "seed": 0}
+    >>> run_trial(benchmark, model="gp", acquisition="random", **options)["labels"].tolist()
+    [8, 12]
     """
-    pool = benchmark.pool
-    function = acq.load(acquisition)
-    _check_plan(len(pool), warm_start, batch_size, steps, track)
+    pool, function = benchmark.pool, acq.load(acquisition)
+    _check_numbers(len(pool), warm_start=warm_start, batch_size=batch_size, steps=steps)
+    check_choice(track, "track", get_args(Track))
     price = None if cost is None else check_cost(cost, len(pool))
-    template = models.load(model, random_state=seed) if isinstance(model, str) else model
-    batch = function.batch if batch is None else batch
-    if propensity is None and (pool.propensity is None or "propensity" in function.needs):
+    if propensity is None and needs_estimated_propensity(pool, function):
         propensity = fit_propensity(pool, seed)
+    study = _Study(
+        benchmark,
+        template=load_model(model, random_state=seed) if isinstance(model, str) else model,
+        function=function,
+        planned_labels=[warm_start + batch_size * step for step in range(steps + 1)],
+        temperature=temperature,
+        batch=function.batch if batch is None else batch,
+        seed=seed,
+        track=track,
+        propensity=propensity,
+        cost=price,
+    )
     state = TrialState() if state is None else state
-    acquired = state.acquired
-    del acquired[len(state.rows) + 1 :]  # chosen by a fit that was cut off before its row was there
-    if not acquired:
-        acquired.append(warm_start_positions(pool.t, warm_start, seed).tolist())
+    del state.acquired[len(state.rows) + 1 :]  # chosen after a fit whose row was not noted any more
+    if not state.acquired:
+        state.acquired.append(warm_start_positions(pool.t, warm_start, seed).tolist())
     for step in range(len(state.rows), steps + 1):
-        measured = np.fromiter(chain.from_iterable(acquired), dtype=np.intp)
+        measured = np.fromiter(chain.from_iterable(state.acquired), dtype=np.intp)
         started = perf_counter()
-        fitted = _fit(template, benchmark, measured, track)
+        fitted = study.fit(measured)
         fit_done = perf_counter()
         if step < steps:
-            available = np.setdiff1d(np.arange(len(pool)), measured)
-            planned, prices = warm_start + batch_size * (step + 1), price if function.per_cost else None
-            size, budget = _paid(planned, prices, measured, available)
-            rule = _choosing.batch_rule(fitted, pool.x, batch)
-            heat = function.temperature if rule == "softmax" and temperature is None else temperature
-            chosen = _choosing.choose(
-                fitted,
-                pool.x,
-                pool.t,
-                function,
-                size,
-                available=available,
-                rng=generator(seed, "choose", step),
-                batch=rule,
-                temperature=heat,
-                propensity=_untempered(propensity, pool.t, heat) if track == "paper" else propensity,
-                cost=price,
-                budget=budget,
-            )
-            acquired.append(chosen.tolist())
+            state.acquired.append(study.choose(fitted, measured, step).tolist())
         seconds = {"seconds_fit": fit_done - started, "seconds_score": perf_counter() - fit_done}
-        spent = {} if price is None else {"spent": float(price[measured].sum())}
-        state.rows.append({"step": step, **_describe(fitted, benchmark, measured, propensity), **spent, **seconds})
+        state.rows.append({"step": step, **study.describe(fitted, measured), **seconds})
         if progress is not None:
             progress(step + 1, steps + 1)
     return state.table()
 
 
+@dataclass(frozen=True, eq=False)
+class _Study:
+    """What stays the same from fit to fit of a trial: the arguments of :func:`run_trial`, checked and loaded."""
+
+    benchmark: Benchmark
+    template: CateEstimator
+    function: acq.Acquisition
+    planned_labels: list[int]  # before each fit
+    temperature: float | None
+    batch: BatchRule
+    seed: int
+    track: Track
+    propensity: Array | None  # (N,), given or estimated
+    cost: Array | None  # (N,)
+
+    def fit(self, measured: Positions) -> CateEstimator:
+        """Return a new model, fitted on the outcomes of the measured units."""
+        return refit(self.benchmark, self.template, measured, free_validation=self.track == "paper")
+
+    def choose(self, model: CateEstimator, measured: Positions, step: int) -> Positions:
+        """Return the units to measure after fit number ``step``."""
+        pool, rule, temperature, propensity = self.benchmark.pool, self.batch, self.temperature, self.propensity
+        available = np.setdiff1d(np.arange(len(pool)), measured)
+        size, budget = self._limits(self.planned_labels[step + 1], measured, available)
+        if self.track == "paper":  # the temperature decides how propensities are raised
+            rule = _choosing.batch_rule(model, pool.x, rule)
+            if rule == "softmax" and temperature is None:
+                temperature = self.function.temperature
+            propensity = _untempered(propensity, pool.t, temperature)
+        return _choosing.choose(
+            model,
+            pool.x,
+            pool.t,
+            self.function,
+            size,
+            available=available,
+            rng=generator(self.seed, "choose", step),
+            batch=rule,
+            temperature=temperature,
+            propensity=propensity,
+            cost=self.cost,
+            budget=budget,
+        )
+
+    def _limits(self, planned: int, measured: Positions, available: Positions) -> tuple[int, float | None]:
+        """Return the largest size of the next batch and what it may cost, after ``planned`` labels in all.
+
+        With costs, ``planned`` average units may be paid in all. Random batches have the planned size instead.
+        """
+        if self.cost is None or not self.function.per_cost:
+            return planned - len(measured), None
+        budget = planned * float(self.cost.mean()) - float(self.cost[measured].sum())
+        cheapest = self.cost[available].min(initial=np.inf)
+        return int(np.clip(budget / cheapest, 0, len(available))), budget
+
+    def describe(self, model: CateEstimator, measured: Positions) -> dict[str, float]:
+        """Return the row of a fit: numbers of labels, errors on the test split, and what was measured."""
+        pool, test, truth = self.benchmark.pool, self.benchmark.test, self.benchmark.test.effect
+        lower, upper = model.effect_interval(test.x, alpha=0.05)
+        effect, width = (lower + upper) / 2, upper - lower
+        propensity = self.propensity if pool.propensity is None else pool.propensity
+        assert propensity is not None
+        outside = None if test.propensity is None else is_outside(test.propensity, EQUAL_ARMS)
+        spent = {} if self.cost is None else {"spent": float(self.cost[measured].sum())}
+        return {
+            "labels": len(measured),
+            "pehe": metrics.sqrt_pehe(effect, truth),
+            "ate_error": metrics.ate_error(effect, truth),
+            "policy_regret": metrics.policy_regret(effect, truth),
+            "coverage95": metrics.interval_coverage(lower, upper, truth),
+            "width_inside": math.nan if outside is None else _mean(width[~outside]),
+            "width_outside": math.nan if outside is None else _mean(width[outside]),
+            "overlap_share": float((~is_outside(propensity[measured], EQUAL_ARMS)).mean()),
+            "treated_share": float(pool.t[measured].mean()),
+            **spent,
+        }
+
+
+@one_thread()
+def refit(
+    benchmark: Benchmark, template: CateEstimator, positions: ArrayLike, *, free_validation: bool = False
+) -> CateEstimator:
+    """Return a copy of a model, fitted as in a trial on the outcomes of some units of the pool.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        The data.
+    template : CateEstimator
+        The model; it stays as it is.
+    positions : (n,)
+        Units of the pool that were measured.
+    free_validation : bool
+        Whether the model also gets the outcomes of the validation split, as on track ``paper``.
+
+    Returns
+    -------
+    CateEstimator
+
+    Raises
+    ------
+    InputError
+        If a position is not in the pool, or the units do not have both arms.
+
+    Examples
+    --------
+    >>> from causalbald import datasets
+    >>> from causalbald.experiments import refit
+    >>> from causalbald.models import GaussianProcess
+    >>> benchmark = datasets.load("synthetic", 0, pool=60, test=20)
+    >>> refit(benchmark, GaussianProcess(max_iter=3), range(30)).effect(benchmark.test.x).shape
+    (20,)
+    """
+    labels = benchmark.pool.take(check_positions(positions, len(benchmark.pool), "positions"))
+    split = benchmark.validation
+    validation = (split.y, split.t, split.x) if free_validation else None
+    model: CateEstimator = clone(template)
+    return model.fit(labels.y, labels.t, X=labels.x, pool=benchmark.pool.x, validation=validation)
+
+
+def needs_estimated_propensity(pool: Split, function: acq.Acquisition) -> bool:
+    """Return whether a trial estimates the propensity: for the acquisition function, or to describe its labels."""
+    return pool.propensity is None or "propensity" in function.needs
+
+
 @one_thread()
 def fit_propensity(pool: Split, seed: int) -> Array:
-    """Return estimated P(treated | x) of the pool, (N,), each unit's from a model that has not seen its arm."""
+    """Return estimated P(treated given x) of the pool, (N,): for each unit from a model that has not seen its arm."""
     model = PropensityModel(random_state=seed) if pool.x.ndim == 2 else PropensityNetwork(random_state=seed)
     cross_fitted: Array = model.fit(pool.x, pool.t).cross_fitted_
     return cross_fitted
 
 
 def warm_start_positions(treatment: Treatment, size: int, seed: int) -> Positions:
-    """Return ``size`` random positions that depend on the seed alone; both arms are among them.
+    """Return ``size`` random positions that depend on the seed alone, and include both arms.
 
-    Where chance leaves an arm out, the last position is replaced by the next one of that arm.
+    If chance leaves an arm out, the last position is replaced by the next one of that arm.
+
+    Parameters
+    ----------
+    treatment : (N,)
+        The arm of each unit of the pool.
+    size : int
+        How many units; at least 2.
+    seed : int
+        Every acquisition function and model gets the same units for the same seed.
+
+    Returns
+    -------
+    positions (size,)
+
+    Raises
+    ------
+    InputError
+        If the pool lacks an arm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.experiments import warm_start_positions
+    >>> 7 in warm_start_positions(np.arange(50) == 7, 4, seed=0)
+    True
     """
-    check_both_arms(treatment, "units of the pool")
-    order = generator(seed, "warm-start").permutation(len(treatment))
-    first = order[:size].copy()
+    arms = np.asarray(treatment, dtype=np.intp)
+    check_both_arms(arms, "units of the pool")
+    order = generator(seed, "warm-start").permutation(len(arms))
+    positions, remaining = order[:size].copy(), order[size:]
     for arm in (0, 1):
-        if not (treatment[first] == arm).any():
-            first[-1] = order[size:][treatment[order[size:]] == arm][0]
-    return first
-
-
-def _paid(planned: int, cost: Array | None, measured: Positions, available: Positions) -> tuple[int, float | None]:
-    """Return how many units the next batch may have at most, and what is left of the money for ``planned`` units."""
-    if cost is None:
-        return planned - len(measured), None
-    left = planned * float(cost.mean()) - float(cost[measured].sum())
-    return int(np.clip(left / cost[available].min(initial=np.inf), 0, len(available))), left
-
-
-def _fit(template: CateEstimator, benchmark: Benchmark, measured: Positions, track: Track) -> CateEstimator:
-    known, free = benchmark.pool.take(measured), benchmark.validation
-    validation = (free.y, free.t, free.x) if track == "paper" else None
-    model: CateEstimator = clone(template)
-    return model.fit(known.y, known.t, X=known.x, pool=benchmark.pool.x, validation=validation)
-
-
-def _describe(
-    model: CateEstimator, benchmark: Benchmark, measured: Positions, estimated: Array | None
-) -> dict[str, float]:
-    pool, test, truth = benchmark.pool, benchmark.test, benchmark.test.effect
-    lower, upper = model.effect_interval(test.x, alpha=0.05)
-    effect = (lower + upper) / 2
-    propensity = pool.propensity if pool.propensity is not None else estimated
-    assert propensity is not None
-    known = test.propensity
-    inside = None if known is None else ~is_outside(known, EQUAL_ARMS)
-    return {
-        "labels": len(measured),
-        "pehe": metrics.sqrt_pehe(effect, truth),
-        "ate_error": metrics.ate_error(effect, truth),
-        "policy_regret": metrics.policy_regret(effect, truth),
-        "coverage95": metrics.interval_coverage(lower, upper, truth),
-        "width_inside": float("nan") if inside is None else _mean((upper - lower)[inside]),
-        "width_outside": float("nan") if inside is None else _mean((upper - lower)[~inside]),
-        "overlap_share": float((~is_outside(propensity[measured], EQUAL_ARMS)).mean()),
-        "treated_share": float(pool.t[measured].mean()),
-    }
+        if not (arms[positions] == arm).any():
+            positions[-1] = remaining[arms[remaining] == arm][0]
+    return positions
 
 
 def _mean(values: Array) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+    """Return the mean, NaN if there are no values."""
+    return float(values.mean()) if len(values) else math.nan
 
 
 def _untempered(propensity: Array | None, treatment: Treatment, temperature: float | None) -> Array | None:
-    """Return propensities whose log, divided by the temperature if there is one, is the log of the given ones."""
+    """Return propensities raised to the temperature T, so that scores divided by T have the untempered ones.
+
+    The score has the term log(1 - pi_t), with pi_t = P(arm t given x). Softmax divides the score by T.
+    With (1 - pi_t)^T in place of 1 - pi_t, the exponent becomes T log(1 - pi_t) / T = log(1 - pi_t).
+    Without a temperature, propensities stay as they are.
+    """
     if propensity is None or not temperature:
         return propensity
     propensity = check_probability(propensity, len(treatment))
-    other = np.where(treatment == 1, 1 - propensity, propensity) ** temperature
-    return np.where(treatment == 1, 1 - other, other)
+    other_arm = np.where(treatment == 1, 1 - propensity, propensity) ** temperature
+    return np.where(treatment == 1, 1 - other_arm, other_arm)
 
 
-def _check_plan(pool: int, warm_start: int, batch_size: int, steps: int, track: str) -> None:
-    check_int(warm_start, "warm_start", low=2)
-    check_int(batch_size, "batch_size", low=1)
-    check_int(steps, "steps", low=0)
-    if track not in ("paid", "paper"):
-        raise InputError(f"track must be 'paid' or 'paper', got {track!r}.")
-    needed = warm_start + batch_size * steps
-    if needed > pool:
+def _check_numbers(pool_size: int, **numbers: int) -> None:
+    """Raise InputError if a number of the plan is too small, or the plan needs more units than the pool has."""
+    for name, value in numbers.items():
+        check_int(value, name, low=LEAST_NUMBERS[name])
+    warm_start, batch_size, steps = numbers["warm_start"], numbers["batch_size"], numbers["steps"]
+    labels = warm_start + batch_size * steps
+    if labels > pool_size:
         raise InputError(
-            f"{warm_start} + {steps} x {batch_size} = {needed} labels asked for, but the pool has {pool} units: "
+            f"{warm_start} + {steps} x {batch_size} = {labels} labels asked for, but the pool has {pool_size} units: "
             "take fewer steps or smaller batches."
         )

@@ -1,8 +1,9 @@
-"""Tables in which each plugin is of one version: results of a plugin before and after an edit are never mixed."""
+"""Tables in which each plugin has one version: results of a plugin before and after an edit are never mixed."""
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,38 +18,52 @@ if TYPE_CHECKING:
 _REGISTER = "To compare two versions, register them under two names."
 
 
-class _Trial(NamedTuple):
+class _VersionedTrial(NamedTuple):
+    """A trial's key, its folder, and the version of one of its plugins."""
+
     key: str
     folder: str
     version: str | None
 
 
 def of_one_version(table: pd.DataFrame, stores: Sequence[Store]) -> pd.DataFrame:
-    """Return the rows of ``table`` whose plugins are of the version that is loaded, or else of the only one there is.
+    """Return the rows of ``table`` whose plugins have the version that is loaded, or else the only one there is.
 
-    A PluginWarning says which trials are left out, and the version of plugins that are not loaded.
+    A PluginWarning says which trials are omitted, and the version of plugins that are not loaded.
 
     Parameters
     ----------
     table : DataFrame
-        Rows with the ``key`` of their trial.
+        Rows with the ``key`` of their trial, as from :meth:`Store.rows`.
     stores : sequence of Store
         Where the trials are.
+
+    Returns
+    -------
+    DataFrame
 
     Raises
     ------
     InputError
-        If a plugin that is not loaded has trials of several versions, if a folder has only another version than the
-        one that is loaded and that another folder has, or if no trial is left.
+        If a plugin that is not loaded has trials of several versions; if one folder has the loaded version of a plugin
+        and another folder only other versions; or if no trial is left.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.experiments import Store, of_one_version
+    >>> table = pd.DataFrame({"key": ["559f7826ad31"], "pehe": [1.5]})
+    >>> len(of_one_version(table, [Store("a-folder-that-does-not-exist")]))
+    1
     """
-    trials: dict[tuple[str, str], list[_Trial]] = {}
+    trials: dict[tuple[str, str], list[_VersionedTrial]] = {}
     for spec, folder in _specs(set(table["key"]), stores):
         for kind in PLUGIN_KINDS:
-            trial = _Trial(spec.key, folder, spec.plugins.get(kind))
+            trial = _VersionedTrial(spec.key, folder, spec.plugins.get(kind))
             trials.setdefault((kind, getattr(spec, kind)), []).append(trial)
     outdated: set[str] = set()
-    for (kind, name), its_trials in trials.items():
-        outdated |= _outdated(kind, name, its_trials)
+    for (kind, name), trials_of_name in trials.items():
+        outdated |= _outdated(kind, name, trials_of_name)
     rows = table[~table["key"].isin(outdated)].reset_index(drop=True) if outdated else table
     if rows.empty and not table.empty:
         raise InputError(
@@ -59,7 +74,7 @@ def of_one_version(table: pd.DataFrame, stores: Sequence[Store]) -> pd.DataFrame
 
 
 def _specs(keys: set[str], stores: Sequence[Store]) -> list[tuple[TrialSpec, str]]:
-    """Return the trials that have these keys, each with the folders that hold it."""
+    """Return the trials with these keys, once for each folder that has the trial, with the folder."""
     specs = []
     for store in stores:
         planned = [spec for spec in store.planned() if spec.key in keys and store.is_done(spec)]
@@ -69,8 +84,11 @@ def _specs(keys: set[str], stores: Sequence[Store]) -> list[tuple[TrialSpec, str
     return specs
 
 
-def _outdated(kind: str, name: str, trials: list[_Trial]) -> set[str]:
-    """Return the keys of a plugin's trials that are of another version than the one to be used."""
+def _outdated(kind: str, name: str, trials: list[_VersionedTrial]) -> set[str]:
+    """Return the keys of a plugin's trials that have another version than the one to be used, after a warning.
+
+    Raises InputError as :func:`of_one_version` does.
+    """
     versions = list(dict.fromkeys(trial.version for trial in trials))
     if not is_loaded(kind, name):
         if len(versions) > 1:
@@ -79,11 +97,10 @@ def _outdated(kind: str, name: str, trials: list[_Trial]) -> set[str]:
                 f"its trials alone: causalbald --plugin FILE. {_REGISTER}"
             )
         if versions[0] is not None:
-            message = (
-                f"{kind} {name!r} is not loaded: its trials are of version {versions[0]}. Whether that is the version "
-                "of your file is checked with causalbald --plugin FILE."
+            _warn(
+                f"{kind} {name!r} is not loaded: its trials are of version {versions[0]}. To check whether your file "
+                "has that version, load it: causalbald --plugin FILE."
             )
-            warnings.warn(message, PluginWarning, stacklevel=4)
         return set()
     loaded = plugin_version(kind, name)
     outdated = {trial.key for trial in trials if trial.version != loaded}
@@ -93,22 +110,23 @@ def _outdated(kind: str, name: str, trials: list[_Trial]) -> set[str]:
     if up_to_date and {trial.folder for trial in trials} - up_to_date:
         raise InputError(
             f"{kind} {name!r} is of different versions in these folders: {_places(trials)}. Version {loaded} is "
-            f"loaded. Run the other folder again, or leave it out. {_REGISTER}"
+            f"loaded. Run the other folder again, or omit it. {_REGISTER}"
         )
-    message = (
+    _warn(
         f"{kind} {name!r} has changed (now version {loaded}): {len(outdated)} trials of another version are left out. "
         "Run them again with `causalbald run`."
     )
-    warnings.warn(message, PluginWarning, stacklevel=4)
     return outdated
 
 
-def _places(trials: list[_Trial]) -> str:
-    """Return in words how many trials of which version are in which folder."""
-    counts: dict[tuple[str | None, str], int] = {}
-    for trial in trials:
-        place = (trial.version, trial.folder)
-        counts[place] = counts.get(place, 0) + 1
+def _warn(message: str) -> None:
+    """Warn at the line that asked for the table, two calls above :func:`of_one_version`."""
+    warnings.warn(message, PluginWarning, stacklevel=5)
+
+
+def _places(trials: list[_VersionedTrial]) -> str:
+    """Return in words how many trials of each version are in each folder."""
+    counts = Counter((trial.version, trial.folder) for trial in trials)
     return "; ".join(
         f"{number} of version {version or 'unknown'} in {folder!r}" for (version, folder), number in counts.items()
     )

@@ -6,7 +6,7 @@ from causalbald.models._due import DeepKernelGP
 from causalbald.models._gaussian_process import GaussianProcess, IndexProcess
 from causalbald.models._propensity import PropensityModel
 from causalbald.models._propensity_network import PropensityNetwork
-from causalbald.models._registry import load, names, presets, register, summary, version
+from causalbald.models._registry import check_options, load, names, presets, register, summary, version
 from causalbald.models._tarnet import TarnetEnsemble
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "PropensityModel",
     "PropensityNetwork",
     "TarnetEnsemble",
+    "check_options",
     "load",
     "names",
     "presets",

@@ -10,7 +10,7 @@ from causalbald.models._base import CateEstimator
 
 _REGISTRY: Registry[type[CateEstimator]] = Registry("model", "models")
 names, register, summary = _REGISTRY.names, _REGISTRY.register, _REGISTRY.summary
-version = _REGISTRY.version
+version, check_options = _REGISTRY.version, _REGISTRY.check_options
 
 
 def load(name: str, preset: str | None = None, **options: Any) -> CateEstimator:

@@ -9,14 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from causalbald.paper._bias import MeasuredSet, bias, refit
+    from causalbald.paper._bias import MeasuredSet, bias
     from causalbald.paper._evolution import StudyHistory, evolution
     from causalbald.paper._observational import digits, draw_benchmark, observational
     from causalbald.paper._rivals import fccm, lcmd, macal, qhte
     from causalbald.paper._tuning import TuningResult, expected_log_likelihood, tune
 
 _MODULES = {
-    "_bias": ("MeasuredSet", "bias", "refit"),
+    "_bias": ("MeasuredSet", "bias"),
     "_evolution": ("StudyHistory", "evolution"),
     "_observational": ("digits", "draw_benchmark", "observational"),
     "_rivals": ("fccm", "lcmd", "macal", "qhte"),
@@ -38,7 +38,6 @@ __all__ = [
     "macal",
     "observational",
     "qhte",
-    "refit",
     "tune",
 ]
 

@@ -12,12 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
-from causalbald._threads import one_thread
 from causalbald._typing import AnyArray, Array, Positions
 from causalbald._validation import check_positions
-from causalbald.datasets import Benchmark, Split
+from causalbald.datasets import Split
 from causalbald.errors import InputError
 from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, look, new_figure
 from causalbald.models import CateEstimator
@@ -35,26 +33,6 @@ class MeasuredSet:
     name: str
     positions: ArrayLike
     model: CateEstimator
-
-
-@one_thread()
-def refit(benchmark: Benchmark, template: CateEstimator, positions: ArrayLike, *, free_validation: bool = False) -> Any:
-    """Return a copy of the model, fitted as in a trial on the outcomes of some units of the pool.
-
-    Parameters
-    ----------
-    benchmark : Benchmark
-    template : CateEstimator
-        It stays as it is.
-    positions : (n,)
-        Units of the pool that were measured.
-    free_validation : bool
-        Whether the model may look at the outcomes of the validation split: track ``paper``.
-    """
-    measured = check_positions(np.asarray(positions), len(benchmark.pool), "positions")
-    known, free = benchmark.pool.take(measured), benchmark.validation
-    validation = (free.y, free.t, free.x) if free_validation else None
-    return clone(template).fit(known.y, known.t, X=known.x, pool=benchmark.pool.x, validation=validation)
 
 
 def bias(pool: Split, columns: Sequence[MeasuredSet]) -> Figure:

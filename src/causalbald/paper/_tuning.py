@@ -21,8 +21,7 @@ from causalbald._typing import AnyArray, Array, Treatment
 from causalbald._validation import check_int
 from causalbald.datasets import Benchmark, Split
 from causalbald.errors import InputError, TrainingError
-from causalbald.experiments._plan import PAPER, preset_of
-from causalbald.experiments._trial import warm_start_positions
+from causalbald.experiments import default_settings, preset_of, warm_start_positions
 from causalbald.models import DeepKernelGP, TarnetEnsemble, presets
 from causalbald.models._network_parameters import make_schedule
 from causalbald.posterior import Posterior
@@ -152,7 +151,7 @@ def expected_log_likelihood(belief: Posterior, treatment: Treatment, y: Array) -
 
 def default_labels(benchmark: Benchmark) -> int:
     """Return how many labels to tune with: half way along the paper's curve, else half of the pool, at most 300."""
-    plan, pool = PAPER.get(benchmark.name), len(benchmark.pool)
+    plan, pool = default_settings(benchmark.name), len(benchmark.pool)
     return min(300, pool // 2) if plan is None else min(plan.warm_start + plan.batch_size * plan.steps // 2, pool)
 
 
