@@ -30,8 +30,9 @@ _MIN_PROBABILITY = 1e-6
 class PropensityModel(BaseEstimator):
     """Calibrated, cross-fitted and clipped propensities.
 
-    Logistic regression and boosted trees are each fitted on all folds but one, and predict the units left out. The model
-    whose predictions have the smaller log loss is taken, calibrated on these predictions by Platt scaling, and clipped.
+    Logistic regression and boosted trees are each fitted on all folds but one, and predict the units left out. The
+    model whose predictions have the smaller log loss is taken, calibrated on these predictions by Platt scaling, and
+    clipped.
 
     Parameters
     ----------
