@@ -12,33 +12,85 @@ from causalbald._version import __version__
 from causalbald.campaign._advice import advise
 from causalbald.campaign._belief import Belief, lacking_arm
 from causalbald.errors import ApproximationWarning, InputError
-from causalbald.report import _checks, _record
-from causalbald.report._learned import Axis, learn
+from causalbald.report import _audits, _checks, _record
+from causalbald.report._effects import Axis, findings
 from causalbald.report._page import render
 
 if TYPE_CHECKING:
     from causalbald.campaign import Campaign
     from causalbald.campaign._state import State
 
-_USUAL_BATCH = 10
-_RATIOS = Axis(0.0, 2.0)
+USUAL_BATCH_SIZE = 10
+RATIO_AXIS = Axis(0.0, 2.0)
+"""Axis of the bars that compare a group's share of measured people with its share of all people."""
 
 
 def write_report(campaign: Campaign, path: str | os.PathLike[str]) -> None:
-    """Write the page of a campaign; the file appears when it is whole."""
+    """Write the report on a campaign as one HTML file.
+
+    The file appears when it is complete, and is no more open than the campaign's file.
+
+    Parameters
+    ----------
+    campaign : Campaign
+        The campaign; its model is fitted if an outcome is new.
+    path : path
+        The file to write. A file of that name is replaced.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> from causalbald.report import write_report
+    >>> people = pd.DataFrame({"id": range(40), "drug": [0, 1] * 20, "age": [40 + k % 7 for k in range(40)]})
+    >>> campaign = Campaign.create(MemoryStorage(), people, id="id", treatment="drug", outcome="cd4")
+    >>> path = Path(tempfile.mkdtemp()) / "report.html"
+    >>> write_report(campaign, path)
+    >>> path.read_text(encoding="utf-8")[:15]
+    '<!doctype html>'
+    """
     target = Path(path)
     if not target.parent.is_dir():
         raise InputError(f"folder {str(target.parent)!r} does not exist: create it first.")
     page = campaign_page(campaign)
-    with replacing(target, campaign.storage.file) as beside:
-        beside.write_text(page, encoding="utf-8")
+    with replacing(target, campaign.storage.file) as draft:
+        draft.write_text(page, encoding="utf-8")
 
 
 def campaign_page(campaign: Campaign) -> str:
-    """Return a campaign as one HTML page that needs neither network nor scripts.
+    """Return the report on a campaign as one HTML page that needs neither network nor scripts.
 
-    Fits the model if an outcome is new, and once more without the audits' outcomes if there are enough of them. The
-    same campaign gives the same page on the same versions.
+    The model is fitted if an outcome is new. If enough audits were measured, it is fitted once more without their
+    outcomes. The same campaign gives the same page with the same versions of packages.
+
+    Parameters
+    ----------
+    campaign : Campaign
+
+    Returns
+    -------
+    str
+        HTML, from what was believed to how the campaign was set up. Without two outcomes in each arm, the page has no
+        effects.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> from causalbald.report import campaign_page
+    >>> people = pd.DataFrame({"id": range(40), "drug": [0, 1] * 20, "age": [40 + k % 7 for k in range(40)]})
+    >>> campaign = Campaign.create(MemoryStorage(), people, id="id", treatment="drug", outcome="cd4")
+    >>> "Nobody has been asked for yet" in campaign_page(campaign)
+    True
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ApproximationWarning)  # the page itself says so
@@ -46,7 +98,10 @@ def campaign_page(campaign: Campaign) -> str:
 
 
 def _page(campaign: Campaign) -> str:
-    # Nothing below looks for new events: the page is about one moment, whatever other processes record meanwhile.
+    """Return the page, with each computation done once.
+
+    Nothing here looks for new events: the page is about one moment, whatever other processes record meanwhile.
+    """
     state, pool, settings = campaign.state, campaign.pool, campaign.settings
     events = [e for e in campaign.storage.events() if e.number <= state.number]
     lacking = lacking_arm(state, pool)
@@ -59,17 +114,17 @@ def _page(campaign: Campaign) -> str:
         treated=settings.arm_names[1],
         lacking=None if lacking is None else settings.arm_names[lacking],
         date=events[-1].time,
-        learned=learn(belief, [c.name for c in campaign.columns]) if belief else None,
+        findings=findings(belief, [c.name for c in campaign.columns]) if belief else None,
         overlap=_checks.overlap(state, pool, settings, campaign.columns),
         groups=groups,
         left_out=[(g["column"], row["group"]) for g in groups for row in g["rows"] if row["under_measured"]],
-        ratio_axis=_RATIOS,
-        audit=_checks.audit(state, pool, settings) if belief else None,
-        enough_audits=_checks.ENOUGH_AUDITS,
+        ratio_axis=RATIO_AXIS,
+        audit=_audits.audit(state, pool, settings) if belief else None,
+        enough_audits=_audits.MIN_AUDITS,
         progress=_record.progress(state, belief, events),
-        asked=_record.asked(state, settings),
+        requests=_record.requests(state, settings),
         changes=_record.changes(events),
-        most_changes=_record.MOST_CHANGES,
+        max_changes=_record.MAX_CHANGES,
         **_counts(campaign, state),
         **_origin(campaign, state),
         **_advice(campaign, state, belief),
@@ -77,6 +132,7 @@ def _page(campaign: Campaign) -> str:
 
 
 def _counts(campaign: Campaign, state: State) -> dict[str, Any]:
+    """Return how many people, outcomes and events there are, and whether outcomes are only 0 and 1."""
     return {
         "people": len(campaign.pool),
         "measured": len(state.outcomes),
@@ -88,7 +144,7 @@ def _counts(campaign: Campaign, state: State) -> dict[str, Any]:
 
 
 def _origin(campaign: Campaign, state: State) -> dict[str, Any]:
-    """Return how the campaign began, and with which versions it went on."""
+    """Return how the campaign was created, and the versions of packages that it was run with."""
     return {
         "columns": _record.covariates(campaign.columns),
         "column_count": len(campaign.columns),
@@ -99,8 +155,8 @@ def _origin(campaign: Campaign, state: State) -> dict[str, Any]:
 
 
 def _advice(campaign: Campaign, state: State, belief: Belief | None) -> dict[str, Any]:
-    """Return advice on a batch as large as the last one."""
-    size = len(state.rounds[-1].picks) if state.rounds else _USUAL_BATCH
+    """Return advice on a batch of the last batch's size, and that size; no advice without a belief."""
+    size = len(state.rounds[-1].picks) if state.rounds else USUAL_BATCH_SIZE
     if belief is None:
         return {"advice": None, "batch": size}
     return {"advice": advise(state, campaign.pool, campaign.settings, size, belief), "batch": size}

@@ -17,21 +17,53 @@ from causalbald.metrics import LabelsNeeded, labels_to_match
 from causalbald.report._page import figure_svg, render
 
 METHODS = ("random", "mu-rho-bald")
-# warm start, batch size, steps
 PICTURED_SEED = 0
+"""Seed of the trials that the page shows as a picture."""
 STUDIES = {"synthetic": (10, 10, 15), "ihdp": (100, 10, 10)}
+"""Warm start, batch size and steps of the studies."""
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Trials of the demo: one tidy table, and the positions that each method acquired in the pictured trial."""
+    """Trials of the demo.
+
+    Parameters
+    ----------
+    trials : DataFrame
+        A row per fit, as :func:`causalbald.experiments.run_trial` returns them.
+    acquired : dict
+        The positions that each method measured in the trial that is shown as a picture.
+    seconds : float
+        How long the trials took.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.report import Demo
+    >>> curves = {"random": [3.0, 2.0], "mu-rho-bald": [2.0, 1.0]}
+    >>> trials = pd.DataFrame(
+    ...     [("synthetic", name, 0, labels, error) for name, errors in curves.items()
+    ...      for labels, error in zip([10, 20], errors)],
+    ...     columns=["dataset", "acquisition", "seed", "labels", "pehe"],
+    ... )
+    >>> [row] = Demo(trials, {}, 1.0).summary().to_dict("records")
+    >>> row["study"], row["random"], str(row["chosen"]), row["saved"]
+    ('synthetic', 20, '10', '50 %')
+    """
 
     trials: pd.DataFrame
     acquired: dict[str, list[int]]
     seconds: float
 
     def summary(self) -> pd.DataFrame:
-        """Return the labels each method needs to reach the error that random has at the end."""
+        """Return how many labels each method needs for the error that random has at the end.
+
+        Returns
+        -------
+        DataFrame
+            A row per study: ``study``, ``target`` (the error), ``random`` (labels at the end), ``chosen`` (labels that
+            the other method needs, a :class:`causalbald.metrics.LabelsNeeded`), ``saved`` (share, in words).
+        """
         rows = []
         for study, trials in self.trials.groupby("dataset", sort=False):
             baseline = trials[trials["acquisition"] == METHODS[0]]
@@ -53,7 +85,28 @@ class Demo:
 def run_demo(
     *, seeds: int = 4, steps: int | None = None, workers: int = 2, progress: Callable[[int, int], None] | None = None
 ) -> Demo:
-    """Simulate both studies with both methods for ``seeds`` paired seeds; ``steps`` shortens them."""
+    """Simulate two studies, with random and with chosen measurements.
+
+    Parameters
+    ----------
+    seeds : int
+        How many pairs of simulations of each study.
+    steps : int, optional
+        Shorten the studies to this many batches.
+    workers : int
+        How many processes work at a time; the result does not depend on it.
+    progress : function, optional
+        Called with the number of fits done and of all.
+
+    Returns
+    -------
+    Demo
+
+    Examples
+    --------
+    >>> from causalbald.report import run_demo
+    >>> run_demo(seeds=1, workers=1).summary()  # doctest: +SKIP
+    """
     started = perf_counter()
     specs = [
         TrialSpec(study, method, warm_start, batch_size, steps or all_steps, seed=seed)
@@ -73,7 +126,10 @@ def run_demo(
 
 
 def demo_picture(acquired: dict[str, list[int]]) -> Figure:
-    """Draw pool, measured people and learned effect of the synthetic study, a column per method."""
+    """Return a figure of the synthetic study: pool, measured people and learned effect, a column per method.
+
+    Each method's model is fitted again on the units that it ``acquired``.
+    """
     pool = datasets.load("synthetic", PICTURED_SEED).pool
     columns = []
     for method, positions in acquired.items():
@@ -84,7 +140,25 @@ def demo_picture(acquired: dict[str, list[int]]) -> Figure:
 
 
 def demo_page(demo: Demo, command: str) -> str:
-    """Return the demo as one HTML page."""
+    """Return the demo as one HTML page.
+
+    Parameters
+    ----------
+    demo : Demo
+        What :func:`run_demo` returned.
+    command : str
+        The command that makes the page, which the page shows.
+
+    Returns
+    -------
+    str
+        HTML that needs neither network nor scripts.
+
+    Examples
+    --------
+    >>> from causalbald.report import demo_page, run_demo
+    >>> page = demo_page(run_demo(seeds=1, workers=1), "causalbald demo")  # doctest: +SKIP
+    """
     return render(
         "demo.html",
         rows=demo.summary().to_dict("records"),
@@ -98,6 +172,7 @@ def demo_page(demo: Demo, command: str) -> str:
 
 
 def _saved(needed: LabelsNeeded, final: int) -> str:
+    """Return in words which share of the labels was not needed."""
     if needed.censored:
         return "none: not reached"
     share = 1 - needed.labels / final

@@ -20,30 +20,33 @@ from causalbald.figures._campaign import draw_progress
 from causalbald.report._page import figure_svg
 from causalbald.tables import Column
 
-MOST_ROUNDS = 60
-MOST_ASKED = 200
-MOST_CHANGES = 100
-MOST_COVARIATES = 100
+MAX_ROUNDS, MAX_REQUESTS, MAX_CHANGES, MAX_COVARIATES = 60, 200, 100, 100
+"""How many rows the tables of the page have; the latest are shown, and the first covariates."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Rounds, with what was believed after each of them: when the next batch was asked for, or now."""
+    """Rounds, and what was believed after each of them: when the next batch was asked for, or now."""
 
     rounds: list[dict[str, Any]]
+    """A row for each of the last rounds."""
     count: int
+    """How many rounds there were in all."""
     picture: Markup | None
     people: int | None
     """How many people the beliefs are about."""
 
 
 def progress(state: State, belief: Belief | None, events: Sequence[Event]) -> Progress:
-    """Return the last rounds; a row for the start, too, if a model could be fitted before the first one."""
+    """Return the last rounds. If a model could be fitted before the first round, the start has a row, too.
+
+    ``belief`` is the present belief, None if no model can be fitted; ``events`` are all events of the campaign.
+    """
     beliefs = [r.belief for r in state.rounds] + [belief.summary() if belief else None]
-    asked = [e for e in events if e.kind == Round.kind]
+    asked_events = [event for event in events if event.kind == Round.kind]
     latest = state.latest_picks
     rows: list[dict[str, Any]] = [{"after": 0, "time": ""}] if beliefs[0] else []
-    for r, event in zip(state.rounds, asked, strict=True):
+    for r, event in zip(state.rounds, asked_events, strict=True):
         told = [pick.arm for pick in r.picks if latest[pick.id][0] == r.number and pick.id in state.outcomes]
         numbers = {"asked": _by_arm([pick.arm for pick in r.picks]), "told": _by_arm(told)}
         rows.append({"after": r.number, "time": event.time} | numbers)
@@ -53,25 +56,27 @@ def progress(state: State, belief: Belief | None, events: Sequence[Event]) -> Pr
     drawn = [{"after": row["after"]} | row["belief"].to_json() for row in rows if row["belief"]]
     picture = figure_svg(draw_progress(pd.DataFrame(drawn)), "Progress over rounds") if len(drawn) > 1 else None
     people = len(belief.sample) if belief else None
-    return Progress(rows[-MOST_ROUNDS:], len(state.rounds), picture, people)
+    return Progress(rows[-MAX_ROUNDS:], len(state.rounds), picture, people)
 
 
 @dataclass(frozen=True)
-class AskedRound:
-    """The last units asked for, a row each, the newest first; how many there were in all."""
+class Requests:
+    """Who was asked for."""
 
     rows: list[dict[str, Any]]
+    """A row for each of the last units asked for, the newest first."""
     count: int
+    """How many units were asked for in all."""
     unasked: int
-    """Outcomes of units that were never asked for."""
+    """How many outcomes are of units that were never asked for."""
 
 
-def asked(state: State, settings: CampaignSettings) -> AskedRound:
-    """Return who was asked for, why, and what came of it."""
+def requests(state: State, settings: CampaignSettings) -> Requests:
+    """Return who was asked for, why, and what became of it."""
     latest = state.latest_picks
     picks = [(r.number, pick) for r in state.rounds for pick in r.picks]
     rows = []
-    for number, pick in sorted(picks[-MOST_ASKED:], key=lambda asked: (-asked[0], asked[1].rank)):
+    for number, pick in sorted(picks[-MAX_REQUESTS:], key=lambda request: (-request[0], request[1].rank)):
         is_latest = latest[pick.id][0] == number
         outcome = {
             "arm": settings.arm_names[pick.arm],
@@ -79,11 +84,11 @@ def asked(state: State, settings: CampaignSettings) -> AskedRound:
             "outcome": state.outcomes.get(pick.id) if is_latest else None,
         }
         rows.append(vars(pick) | {"round": number} | outcome)
-    return AskedRound(rows, len(picks), sum(unit not in latest for unit in state.outcomes))
+    return Requests(rows, len(picks), sum(unit not in latest for unit in state.outcomes))
 
 
 def changes(events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Return corrected outcomes, failures and withdrawals, a row per unit, the newest first."""
+    """Return a row for each outcome that was corrected, each failure and each withdrawal, the newest first."""
     rows = []
     for event in events:
         content = happening(event)
@@ -98,18 +103,19 @@ def changes(events: Sequence[Event]) -> list[dict[str, Any]]:
 
 
 def covariates(columns: Sequence[Column]) -> list[dict[str, str]]:
-    """Return each covariate with its kind and how it becomes numbers."""
-    return [{"name": c.name, "kind": c.kind, "encoding": _encoding(c)} for c in columns[:MOST_COVARIATES]]
+    """Return a row for each of the first covariates: its kind, and how it becomes numbers."""
+    return [{"name": c.name, "kind": c.kind, "encoding": _encoding(c)} for c in columns[:MAX_COVARIATES]]
 
 
 def versions(state: State) -> list[str]:
-    """Return all versions of packages with which the campaign was created and its batches chosen, oldest first."""
+    """Return the versions of packages that created the campaign and chose its batches, oldest first, each once."""
     used = [state.start.versions, *(r.versions for r in state.rounds)]
     written = (", ".join(f"{name} {version}" for name, version in packages.items()) for packages in used if packages)
     return list(dict.fromkeys(written))
 
 
 def _by_arm(arms: Sequence[int]) -> list[int]:
+    """Return how many units are in arm 0 and in arm 1."""
     counts: list[int] = np.bincount(np.asarray(arms, dtype=np.intp), minlength=2).tolist()
     return counts
 
@@ -122,6 +128,7 @@ def _drift(before: BeliefSummary | None, now: BeliefSummary | None) -> float | N
 
 
 def _encoding(column: Column) -> str:
+    """Return in words how a covariate becomes numbers."""
     if column.kind == "numeric":
         missing = f"missing values become {column.fill:g}, the median, and a column says so"
         return missing if column.indicator else "as it is"

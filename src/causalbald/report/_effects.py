@@ -1,4 +1,4 @@
-"""What a campaign has taught, for its page: effects, averages of groups, whom to treat. One pass over the pool."""
+"""What a campaign has taught, for its page: effects, averages of groups, and whom to treat."""
 
 from __future__ import annotations
 
@@ -14,34 +14,36 @@ from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald.campaign import AverageEffect, GroupEffect
 from causalbald.campaign._belief import Belief
-from causalbald.campaign._conclusions import conclude
+from causalbald.campaign._conclusions import Conclusions, conclude
 from causalbald.campaign._effects import Effects, groups_of
 from causalbald.diagnostics import group_values
 from causalbald.errors import ApproximationWarning
 from causalbald.figures._campaign import MOST_LINES, draw_effects
 from causalbald.report._page import figure_svg
 
-_MOST_DIFFERENT = 3
-_ENOUGH_TO_CHOOSE = 20_000
 ALPHA = 0.05
+N_EXPLORED = 3
+"""How many covariates, besides protected columns, make groups on the page."""
+MAX_EXPLORING_UNITS = 20_000
+"""These covariates are chosen on a random sample of at most this many people."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Where numbers lie on a bar of a table, from 0 to 100."""
+    """The axis of the bars in a table: turns numbers into places from 0 to 100."""
 
     low: float
     high: float
 
     def at(self, value: float) -> float:
-        """Return the place of a number, kept on the bar."""
+        """Return the place of a number; numbers beyond an end are put at the end."""
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return round(100 * min(1.0, max(0.0, share)), 2)
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """The groups of one column."""
+    """The effects of the groups of one column."""
 
     column: str
     protected: bool
@@ -49,24 +51,28 @@ class Grouping:
 
 
 @dataclass(frozen=True)
-class LearnedEffects:
-    """What is believed now.
-
-    ``gain`` counts so that more is better, on average over everyone, against treating nobody. Shares are of all people:
-    whom the policy treats, and for whom it is settled that the treatment is, or is not, worthwhile.
-    """
+class Findings:
+    """What is believed now. All shares are shares of all people."""
 
     average: AverageEffect
     gain: AverageEffect
+    """Gain of the policy, on average over everyone and compared with treating nobody; more is better."""
     gain_of_all: AverageEffect
+    """Gain of treating everyone."""
     treated: float
+    """Share that the policy treats."""
     settled_for: float
+    """Share for whom it is settled that the treatment is worthwhile."""
     settled_against: float
+    """Share for whom it is settled that the treatment is not worthwhile."""
     groupings: list[Grouping]
     axis: Axis
+    """Axis of the bars of average effects."""
     picture: Markup
     drawn: int
+    """How many people the picture shows one by one."""
     note: str
+    """What the computation of averages warned of; may be empty."""
 
     @property
     def settled(self) -> float:
@@ -75,8 +81,11 @@ class LearnedEffects:
 
 
 @one_thread()
-def learn(belief: Belief, covariates: Iterable[str]) -> LearnedEffects:
-    """Return everything that the page says about effects; groups by protected columns, then by covariates."""
+def findings(belief: Belief, covariates: Iterable[str]) -> Findings:
+    """Return everything that the page says about effects, in one pass over the pool.
+
+    Groups are by protected columns, and by the covariates along which effects differ most.
+    """
     pool, settings = belief.pool, belief.settings
     effects = belief.effects(pool.x)
     names = [*dict.fromkeys(settings.protected), *_most_different(belief, effects, covariates)]
@@ -86,7 +95,7 @@ def learn(belief: Belief, covariates: Iterable[str]) -> LearnedEffects:
     groupings = [Grouping(name, name in settings.protected, groups) for name, groups in conclusions.groups.items()]
     treats, settled = conclusions.treats, conclusions.settled
     ends = [conclusions.average, *(g.average for grouping in groupings for g in grouping.groups)]
-    return LearnedEffects(
+    return Findings(
         conclusions.average,
         conclusions.gain,
         conclusions.gain_of_all,
@@ -95,33 +104,38 @@ def learn(belief: Belief, covariates: Iterable[str]) -> LearnedEffects:
         settled_against=float((settled & ~treats).mean()),
         groupings=groupings,
         axis=Axis(min(0.0, *(a.lower for a in ends)), max(0.0, *(a.upper for a in ends))),
-        picture=_picture(belief, effects),
+        picture=_picture(conclusions, belief),
         drawn=min(len(pool), MOST_LINES),
         note=next((str(w.message) for w in caught if issubclass(w.category, ApproximationWarning)), ""),
     )
 
 
 def _most_different(belief: Belief, effects: Effects, covariates: Iterable[str]) -> list[str]:
-    """Return the covariates, protected ones apart, along which average effects vary most; on a sample of people."""
+    """Return the covariates, apart from protected columns, along which average effects vary most.
+
+    A large pool is judged by a random sample.
+    """
     pool, settings = belief.pool, belief.settings
-    size = min(len(pool), _ENOUGH_TO_CHOOSE)
+    size = min(len(pool), MAX_EXPLORING_UNITS)
     rows = np.sort(generator(settings.seed, "report").choice(len(pool), size=size, replace=False))
     variances = {}
     for name in covariates:
         if name not in settings.protected:
             code = group_values(pool.table([name])[name].take(pa.array(rows)).to_pandas()).codes
             people, total = np.bincount(code), np.bincount(code, effects.mean[rows])
+            # Variance between groups: the mean of squared group means, minus the square of the mean.
             variances[name] = float((total**2 / np.maximum(people, 1)).sum() / size - effects.mean[rows].mean() ** 2)
-    return sorted(variances, key=lambda name: -variances[name])[:_MOST_DIFFERENT]
+    return sorted(variances, key=lambda name: -variances[name])[:N_EXPLORED]
 
 
-def _picture(belief: Belief, effects: Effects) -> Markup:
-    settings = belief.settings
+def _picture(conclusions: Conclusions, belief: Belief) -> Markup:
+    """Return the figure of everyone's effects as SVG."""
+    settings, effects = belief.settings, conclusions.effects
     figure = draw_effects(
         effects.mean,
         effects.lower,
         effects.upper,
-        belief.settled(effects),
+        conclusions.settled,
         threshold=settings.sign * settings.worthwhile,
         sign=settings.sign,
         name=settings.outcome,
