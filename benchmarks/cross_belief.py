@@ -44,7 +44,7 @@ def main() -> None:
                     cross_belief = model.cross_belief if linked else (lambda *_: None)
                     with patch.object(type(model), "cross_belief", lambda self, z, f=cross_belief: f(z)), one_thread():
                         started = perf_counter()
-                        scores[linked] = pools.score_pool(model, x, t, "tau-vr")
+                        scores[linked] = pools.score_pool(model, pools.MemoryPool(x, t), "tau-vr")
                         seconds[linked].append(perf_counter() - started)
             fast, slow = (float(np.median(seconds[linked])) for linked in (True, False))
             apart = np.abs(scores[True] - scores[False]).max()

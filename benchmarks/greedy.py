@@ -14,17 +14,26 @@ import torch
 
 from causalbald import acquisition
 from causalbald.models import GaussianProcess
-from causalbald.selection._conditioning import JointBelief, SequentialBelief, conditioned
+from causalbald.selection._conditioning import SequentialBelief, SequentialJoint, sequential_belief
 
 UNITS, TARGETS, LABELS, DIMENSIONS, PICKS = 4096, 1000, 300, 25, 10
 
 
-def milliseconds(state: SequentialBelief, function: acquisition.Acquisition, arm: np.ndarray) -> float:
+def milliseconds(
+    state: SequentialBelief,
+    function: acquisition.ScoreFunction,
+    arm: np.ndarray,
+    population: acquisition.TargetPopulation | None,
+) -> float:
     """Return the time of a pick: score everyone, take the highest score, condition on the outcome."""
-    function(state.belief, arm, targets=state.targets)
+
+    def scores() -> np.ndarray:
+        return function(state.belief, arm, population=population, targets=state.targets)
+
+    scores()
     started = perf_counter()
     for _ in range(PICKS):
-        state.measure(int(function(state.belief, arm, targets=state.targets).argmax()))
+        state.measure(int(scores().argmax()))
     return (perf_counter() - started) / PICKS * 1e3
 
 
@@ -37,10 +46,12 @@ def main() -> None:
     posterior = model.posterior(x)
     print(f"{posterior}\nfunction     joint, ms  downdates, ms  ratio")
     for name in ("mu-rho-bald", "tau-vr", "epig-mu"):
-        function = acquisition.load(name)
-        targets = None if function.pointwise else acquisition.Targets.of(np.arange(TARGETS), UNITS)
-        slow = milliseconds(JointBelief(posterior, t, targets), function, t)
-        fast = milliseconds(conditioned(posterior, t, function, targets), function, t)
+        function = acquisition.load_score_function(name)
+        population = None
+        if function.needs_population:
+            population = acquisition.TargetPopulation.of(np.arange(TARGETS), UNITS)
+        slow = milliseconds(SequentialJoint(posterior, t), function, t, population)
+        fast = milliseconds(sequential_belief(posterior, t, function, population), function, t, population)
         print(f"{name:12} {slow:9.1f} {fast:14.1f} {slow / fast:6.1f}")
 
 

@@ -88,7 +88,7 @@ def main() -> None:
         started = perf_counter()
         model.fit(known.y, known.t, X=known.x, pool=data.pool.x, validation=validation)
         seconds = perf_counter() - started
-        pools.score_pool(model, data.pool.x, data.pool.t, "mu-rho-bald")
+        pools.score_pool(model, pools.MemoryPool(data.pool.x, data.pool.t), "mu-rho-bald")
         seconds_score = perf_counter() - started - seconds
         effect = model.effect(data.test.x)
     row = {

@@ -22,12 +22,12 @@ import torch
 from label_tables import markdown
 
 from causalbald import datasets
-from causalbald.acquisition import Targets
+from causalbald.acquisition import TargetPopulation
 from causalbald.experiments import run_trial
 from causalbald.metrics import paired_interval, sqrt_pehe
 from causalbald.models import GaussianProcess
 from causalbald.models._sites import Single, Sites
-from causalbald.selection._selection import select_greedy
+from causalbald.selection import select_greedy
 
 RESULTS = Path(__file__).parent.parent / "results" / "gp" / "known_hyperparameters.csv"
 DATASETS, SEEDS, STEPS, MANY = ("synthetic", "synthetic-bimodal"), range(1000, 1008), (5, 10, 15, 20, 30), 1500
@@ -58,7 +58,7 @@ def planned(model: GaussianProcess, benchmark: datasets.Benchmark, warm_start: n
         "tau-vr",
         size,
         excluded=[*warm_start, *range(len(pool), len(every))],
-        targets=Targets.of(np.arange(len(pool), len(every)), len(every)),
+        population=TargetPopulation.of(np.arange(len(pool), len(every)), len(every)),
     )
     return np.concatenate([warm_start, chosen])
 

@@ -42,5 +42,5 @@ def test_people_with_a_rare_mark_do_not_take_over_batches() -> None:
     model = GaussianProcess().fit(y[known], t[known], X=x[known], pool=x)
     left = np.setdiff1d(np.arange(n), known)
     for name in ("mu-bald", "mu-rho-bald", "tau-bald"):
-        batch = pools.choose(model, x, t, name, 20, available=left, rng=rng, batch="greedy")
+        batch = pools.choose_batch(model, pools.MemoryPool(x, t), name, 20, available=left, rng=rng, batch="greedy")
         assert np.isin(batch, marked).sum() <= 6

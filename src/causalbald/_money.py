@@ -97,8 +97,3 @@ class Budget:
 def costs_of(units: Positions, cost: Array | None) -> Array:
     """Return the cost of each of some units, (n,): 1 each if ``cost`` (N,) of the whole pool is None."""
     return np.ones(len(units)) if cost is None else cost[units]
-
-
-def spendable(budget: float | None) -> float:
-    """Return what may be spent of a budget, with room for rounding; infinite without a budget."""
-    return Budget(budget).spendable

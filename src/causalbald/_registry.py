@@ -20,8 +20,7 @@ from causalbald.errors import CausalBaldError, InputError, PluginWarning, Unknow
 
 PLUGINS_VARIABLE = "CAUSALBALD_PLUGINS"
 _PLUGIN = "causalbald_plugin_"
-# Modules that pass on what others register.
-_REGISTRARS = (__name__, "causalbald.acquisition._registry")
+_PACKAGE = __name__.partition(".")[0]
 T = TypeVar("T")
 M = TypeVar("M")
 
@@ -149,7 +148,7 @@ def _source_digest(item: object) -> str | None:
     definition = sys.modules.get(_module(item))
     for scope in (_registering_scope(), vars(definition) if definition is not None else {}):
         package, file = str(scope.get("__name__", "")).partition(".")[0], scope.get("__file__")
-        if file is None or package == "causalbald" or package in sys.stdlib_module_names:
+        if file is None or package == _PACKAGE or package in sys.stdlib_module_names:
             continue
         if file not in files and Path(file).is_file():
             files[file] = Path(file).read_bytes().replace(b"\r\n", b"\n")
@@ -157,9 +156,12 @@ def _source_digest(item: object) -> str | None:
 
 
 def _registering_scope() -> dict[str, Any]:
-    """Return the global variables of the module that is registering something."""
+    """Return the global variables of the module that is registering something: the first caller outside this package.
+
+    For what this package registers itself, that is Python's import system.
+    """
     frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") in _REGISTRARS:
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE:
         frame = frame.f_back
     return {} if frame is None else frame.f_globals
 

@@ -79,11 +79,6 @@ class Posterior(UnitMoments):
         return len(self.mean)
 
     @classmethod
-    def placeholder(cls, units: int) -> Posterior:
-        """Return a belief without content about ``units`` units, for score functions that ignore the belief."""
-        return cls(np.zeros((units, 2)), np.empty((units, 2, 0)), np.zeros(()), np.zeros(()))
-
-    @classmethod
     def from_draws(cls, draws: ArrayLike, noise: ArrayLike, link: Link = "identity") -> Posterior:
         """Return the belief with the sample moments of draws, for example of an ensemble's members.
 

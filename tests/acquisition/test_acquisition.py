@@ -145,38 +145,38 @@ def test_scores_do_not_depend_on_the_outcomes_unit_beyond_a_constant(belief: Pos
     k = 1000.0
     scaled = Posterior(k * belief.mean, k * belief.factor, k**2 * belief.residual, k**2 * belief.noise)
     for name in acquisition.names():
-        if acquisition.load(name).batchwise:
+        if isinstance(acquisition.load(name), acquisition.BatchFunction):
             continue
         shift = score(name, scaled) - score(name, belief)
         np.testing.assert_allclose(shift, shift[0], atol=1e-9, err_msg=name)
 
 
 def test_targets_are_checked_and_normalised() -> None:
-    targets = acquisition.Targets.of([2, 0], 4, [1.0, 3.0])
-    np.testing.assert_allclose(targets.weights, [0.25, 0.75])
+    population = acquisition.TargetPopulation.of([2, 0], 4, [1.0, 3.0])
+    np.testing.assert_allclose(population.weights, [0.25, 0.75])
     with pytest.raises(InputError, match="at least one unit"):
-        acquisition.Targets.of([], 4)
+        acquisition.TargetPopulation.of([], 4)
     with pytest.raises(InputError, match="at least one unit"):
-        acquisition.Targets.of([1], 4, [-1.0])
+        acquisition.TargetPopulation.of([1], 4, [-1.0])
 
 
 def test_a_function_gets_the_extras_it_asks_for(belief: Posterior) -> None:
     seen: dict[str, object] = {}
 
     def greedy_for_all(
-        posterior: Posterior, treatment: Array, *, targets: acquisition.Targets, rng: np.random.Generator
+        posterior: Posterior, treatment: Array, *, population: acquisition.TargetPopulation, rng: np.random.Generator
     ) -> Array:
         """All."""
-        seen.update(targets=targets, rng=rng)
+        seen.update(population=population, rng=rng)
         return np.zeros(len(posterior))
 
-    found = acquisition.load(greedy_for_all)
-    assert found.name == "greedy-for-all"
-    assert not found.pointwise
-    found(belief, TREATMENT, rng=np.random.default_rng(0))
-    assert len(seen["targets"].positions) == UNITS  # type: ignore[attr-defined]
+    function = acquisition.load_score_function(greedy_for_all)
+    assert function.name == "greedy-for-all"
+    assert function.needs_population
+    function(belief, TREATMENT, rng=np.random.default_rng(0))
+    assert len(seen["population"].positions) == UNITS  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="rng"):
-        found(belief, TREATMENT)
+        function(belief, TREATMENT)
 
 
 def test_errors_name_the_remedy(belief: Posterior) -> None:
@@ -191,9 +191,9 @@ def test_errors_name_the_remedy(belief: Posterior) -> None:
     with pytest.raises(InputError, match=r"\[0, 1\]"):
         acquisition.score("propensity", belief, TREATMENT, propensity=PROPENSITY + 1)
     with pytest.raises(InputError, match="NaN"):
-        acquisition.score(lambda p, t: np.full(len(p), np.nan), belief, TREATMENT)
+        acquisition.score(lambda posterior, treatment: np.full(len(posterior), np.nan), belief, TREATMENT)
     with pytest.raises(InputError, match="shape"):
-        acquisition.score(lambda p, t: np.zeros(2), belief, TREATMENT)
+        acquisition.score(lambda posterior, treatment: np.zeros(2), belief, TREATMENT)
 
 
 def test_a_taken_name_is_refused() -> None:

@@ -10,14 +10,14 @@ from scipy.stats import norm
 
 from causalbald import acquisition
 from causalbald._typing import Array, Positions
-from causalbald.pools._choosing import pool_targets
+from causalbald.pools import pool_population
 from causalbald.posterior import Link, Posterior
 from causalbald.testing import fake_posterior
 
 NAMES = ("tau-vr", "epig-tau", "epig-mu", "regret")
 UNITS = 9
 ARM = np.arange(UNITS) % 2
-TARGETS = acquisition.Targets.of([0, 2, 3, 7], UNITS, [1.0, 2.0, 3.0, 4.0])
+TARGETS = acquisition.TargetPopulation.of([0, 2, 3, 7], UNITS, [1.0, 2.0, 3.0, 4.0])
 
 
 def joint_covariance(p: Posterior) -> Array:
@@ -41,7 +41,7 @@ def effect_variance(full: Array) -> Array:
     return np.asarray(np.diag(contrast @ full @ contrast.T))
 
 
-def brute_force(name: str, p: Posterior, targets: acquisition.Targets) -> Array:
+def brute_force(name: str, p: Posterior, targets: acquisition.TargetPopulation) -> Array:
     """Return what each unit is worth from the definition of the score, without its closed form."""
     before = joint_covariance(p)
     contrast = np.kron(np.eye(len(p)), [-1.0, 1.0])
@@ -71,8 +71,8 @@ def brute_force(name: str, p: Posterior, targets: acquisition.Targets) -> Array:
 @pytest.mark.parametrize("name", NAMES)
 def test_closed_forms_are_what_measuring_does(name: str, residual: bool) -> None:
     p = fake_posterior(UNITS, residual=residual, rank=5)
-    targets = acquisition.Targets.of(TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3)
-    got = acquisition.score(name, p, ARM, targets=targets)
+    targets = acquisition.TargetPopulation.of(TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3)
+    got = acquisition.score(name, p, ARM, population=targets)
     np.testing.assert_allclose(got, brute_force(name, p, targets), rtol=2e-3 if name == "regret" else 1e-5, atol=1e-4)
 
 
@@ -84,15 +84,15 @@ def test_of_a_sample_a_unit_is_left_out_and_its_own_effect_is_one_of_all(
 ) -> None:
     p, each = fake_posterior(UNITS, residual=residual, rank=5), np.linspace(0.0, 0.3, UNITS)
     own = each if weighted else 0.05
-    sample = acquisition.Targets.of(TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3, own=own)
-    got = acquisition.score(name, p, ARM, targets=sample)
+    sample = acquisition.TargetPopulation.of(TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3, unit_weight=own)
+    got = acquisition.score(name, p, ARM, population=sample)
     for i in range(UNITS):
         others = np.zeros(UNITS)
         others[sample.positions] = sample.weights
         others[i] = 0.0
         share = each[i] if weighted else 0.05
         weights = (1 - share) * others / others.sum() + share * (np.arange(UNITS) == i)
-        everyone = acquisition.Targets.of(np.arange(UNITS), UNITS, weights, threshold=0.3)
+        everyone = acquisition.TargetPopulation.of(np.arange(UNITS), UNITS, weights, threshold=0.3)
         expected = brute_force(name, p, everyone)[i]
         assert got[i] == pytest.approx(expected, rel=2e-3 if name == "regret" else 1e-5, abs=1e-4)
 
@@ -102,24 +102,24 @@ def test_everyone_the_same_is_a_case_of_weights(name: str) -> None:
     """Equal weights have a faster way, over several groups of targets."""
     p = fake_posterior(75, rank=5)
     arm = np.arange(75) % 2
-    equal = acquisition.Targets.of(np.arange(75), 75, threshold=0.3)
-    nearly = acquisition.Targets.of(np.arange(75), 75, 1 + 1e-9 * np.arange(75), threshold=0.3)
-    got = acquisition.score(name, p, arm, targets=equal)
-    np.testing.assert_allclose(got, acquisition.score(name, p, arm, targets=nearly), rtol=1e-6, atol=1e-6)
+    equal = acquisition.TargetPopulation.of(np.arange(75), 75, threshold=0.3)
+    nearly = acquisition.TargetPopulation.of(np.arange(75), 75, 1 + 1e-9 * np.arange(75), threshold=0.3)
+    got = acquisition.score(name, p, arm, population=equal)
+    np.testing.assert_allclose(got, acquisition.score(name, p, arm, population=nearly), rtol=1e-6, atol=1e-6)
 
 
 def test_gains_that_are_tiny_everywhere_are_still_told_apart() -> None:
     """A decision is nearly settled for everyone: what is left to gain is small, and not the same for all."""
     p = fake_posterior(UNITS, rank=5)
     sure = replace(p, mean=p.mean + np.array([0.0, 20.0]))
-    got = acquisition.score("regret", sure, ARM, targets=acquisition.Targets.of(np.arange(UNITS), UNITS))
+    got = acquisition.score("regret", sure, ARM, population=acquisition.TargetPopulation.of(np.arange(UNITS), UNITS))
     assert got.max() < -20
     assert len(np.unique(got.round(6))) > UNITS // 2
 
 
 def test_the_drop_is_that_of_conditioning() -> None:
     p = fake_posterior(UNITS)
-    gain = np.exp(acquisition.score("tau-vr", p, ARM, targets=TARGETS))
+    gain = np.exp(acquisition.score("tau-vr", p, ARM, population=TARGETS))
     for i in range(UNITS):
         after = p.condition(i, int(ARM[i])).effect_variance
         drop = TARGETS.weights @ (p.effect_variance - after)[TARGETS.positions]
@@ -155,7 +155,7 @@ def test_a_unit_that_says_nothing_about_the_targets_is_worth_nothing(name: str) 
     factor, residual = p.factor.copy(), p.residual.copy()
     factor[5], residual[5] = 0.0, np.eye(2)
     alone = Posterior(p.mean, factor, residual, p.noise)
-    scores = acquisition.score(name, alone, ARM, targets=TARGETS)
+    scores = acquisition.score(name, alone, ARM, population=TARGETS)
     assert scores[5] < -200
     assert (np.delete(scores, 5) > -20).all()
 
@@ -163,16 +163,16 @@ def test_a_unit_that_says_nothing_about_the_targets_is_worth_nothing(name: str) 
 @pytest.mark.parametrize("name", NAMES)
 def test_chunks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     p = fake_posterior(UNITS)
-    whole = acquisition.score(name, p, ARM, targets=TARGETS)
-    monkeypatch.setattr("causalbald.acquisition._targeted._CHUNK", 2)
-    np.testing.assert_allclose(acquisition.score(name, p, ARM, targets=TARGETS), whole, rtol=1e-9)
+    whole = acquisition.score(name, p, ARM, population=TARGETS)
+    monkeypatch.setattr("causalbald.acquisition._targeted._BLOCK_UNITS", 2)
+    np.testing.assert_allclose(acquisition.score(name, p, ARM, population=TARGETS), whole, rtol=1e-9)
 
 
 def test_squared_covariances_from_draws_are_unbiased_before_they_are_floored() -> None:
     """The mean of the score's sum over many sets of draws is that of the belief they are drawn from."""
     rng = np.random.default_rng(0)
     exact = fake_posterior(UNITS, residual=False, rank=4)
-    worth = np.exp(acquisition.score("tau-vr", exact, ARM, targets=TARGETS)) * (
+    worth = np.exp(acquisition.score("tau-vr", exact, ARM, population=TARGETS)) * (
         exact.variance[np.arange(UNITS), ARM] + exact.noise[0, 0]
     )
     found = []
@@ -182,13 +182,14 @@ def test_squared_covariances_from_draws_are_unbiased_before_they_are_floored() -
         # Without the floor at zero, which is a bias of its own, for a sum over many targets.
         from causalbald.acquisition import _targeted
 
-        goal = _targeted._Goal(p, TARGETS)
-        c = _targeted._covariance(p, ARM, goal, slice(None), 1) - _targeted._covariance(p, ARM, goal, slice(None), 0)
+        targets = acquisition.TargetBelief.within(p, ARM, TARGETS)
+        effects = _targeted._Effects.of(p, TARGETS.weights, TARGETS.positions, TARGETS.threshold)
+        c = _targeted._covariance(targets, slice(None), 1) - _targeted._covariance(targets, slice(None), 0)
         n = 7
-        both = p.variance[np.arange(UNITS), ARM][:, None] * goal.about.variance
+        both = p.variance[np.arange(UNITS), ARM][:, None] * effects.variance
         square = n * (n * c**2 - both) / ((n + 2) * (n - 1))
         np.testing.assert_allclose(
-            _targeted._squared(c, np.stack([p.variance[np.arange(UNITS), ARM], spread], axis=1), goal.about),
+            _targeted._squared(c, np.stack([p.variance[np.arange(UNITS), ARM], spread], axis=1), effects),
             np.maximum(square, 0),
         )
         found.append(square @ TARGETS.weights)
@@ -200,8 +201,8 @@ def test_draws_of_independent_units_say_little_about_both_outcomes() -> None:
     """Without the adjustment for two regressors, chance correlations with 200 targets would be worth thrice as much."""
     draws = np.random.default_rng(0).normal(size=(50, 200, 2))
     p, arm = Posterior.from_draws(draws, 0.1), np.arange(200) % 2
-    everyone = acquisition.Targets.of(np.arange(200), 200)
-    worth = np.exp(acquisition.score("epig-mu", p, arm, targets=everyone))
+    everyone = acquisition.TargetPopulation.of(np.arange(200), 200)
+    worth = np.exp(acquisition.score("epig-mu", p, arm, population=everyone))
     own = 0.5 * np.log(1 / (0.1 / 1.1)) / 200  # what an outcome says of itself
     assert own < worth.mean() < own + 0.5 * 2 / 49  # chance: R² of two regressors is 2 / 49, of which half stays
 
@@ -214,9 +215,9 @@ def test_targets_of_no_weight_are_none(name: str) -> None:
     mean[:, 1] = mean[:, 0] + 8
     mean[0, 1] = mean[0, 0]
     p, arm = Posterior(mean, p.factor, p.residual, p.noise), np.arange(9) % 2
-    without = acquisition.Targets.of(np.arange(9), 9, [0.0] + [1.0] * 8)
-    others = acquisition.Targets.of(np.arange(1, 9), 9)
-    got, expected = (acquisition.score(name, p, arm, targets=t) for t in (without, others))
+    without = acquisition.TargetPopulation.of(np.arange(9), 9, [0.0] + [1.0] * 8)
+    others = acquisition.TargetPopulation.of(np.arange(1, 9), 9)
+    got, expected = (acquisition.score(name, p, arm, population=t) for t in (without, others))
     np.testing.assert_allclose(got, expected)
 
 
@@ -250,7 +251,7 @@ def test_binary_outcomes_are_close_to_monte_carlo(name: str) -> None:
             regret_after += weight.mean() * (TARGETS.weights @ np.maximum(mean, 0))
         before = TARGETS.weights @ np.maximum(effect.mean(axis=0), 0)
         worth.append(TARGETS.weights @ effect.var(axis=0) - kept if name == "tau-vr" else regret_after - before)
-    got = np.exp(acquisition.score(name, p, ARM, targets=TARGETS))
+    got = np.exp(acquisition.score(name, p, ARM, population=TARGETS))
     if name == "tau-vr":
         np.testing.assert_allclose(got, worth, rtol=0.25)
     assert np.corrcoef(got, worth)[0, 1] > 0.9
@@ -269,7 +270,7 @@ def test_outcomes_that_are_all_but_certain_are_worth_little_whichever_they_are(n
     others = Posterior(p.mean, p.factor, p.residual, p.noise, "probit").take(np.arange(1, 12))
     weights = np.delete(np.full(12, 1 / 12), 0)
     alone = acquisition.score(
-        name, others, np.arange(1, 12) % 2, targets=acquisition.Targets.of(np.arange(11), 11, weights)
+        name, others, np.arange(1, 12) % 2, population=acquisition.TargetPopulation.of(np.arange(11), 11, weights)
     )
     np.testing.assert_allclose(likely[1:], alone + np.log(11 / 12), atol=0.02)
 
@@ -278,25 +279,25 @@ def test_outcomes_that_are_all_but_certain_are_worth_little_whichever_they_are(n
     ("draws", "targets", "same_as"),
     [
         (5, None, "mu-rho-bald"),
-        (5, pool_targets(UNITS), "mu-rho-bald"),
-        (5, pool_targets(UNITS, weights=ARM + 1.0), "tau-vr"),
+        (5, pool_population(UNITS), "mu-rho-bald"),
+        (5, pool_population(UNITS, weights=ARM + 1.0), "tau-vr"),
         (5, TARGETS, "tau-vr"),
         (100, None, "tau-vr"),
         (None, None, "tau-vr"),
     ],
 )
 def test_default_trusts_covariances_of_many_draws_only(
-    draws: int | None, targets: acquisition.Targets | None, same_as: str
+    draws: int | None, targets: acquisition.TargetPopulation | None, same_as: str
 ) -> None:
     p = fake_posterior(UNITS)
     if draws is not None:
         p = Posterior.from_draws(p.draws(draws, np.random.default_rng(0)), p.noise)
-    got, expected = (acquisition.score(name, p, ARM, targets=targets) for name in ("default", same_as))
+    got, expected = (acquisition.score(name, p, ARM, population=targets) for name in ("default", same_as))
     np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("units", [50, 50_000])
 def test_a_pool_of_people_who_count_the_same_is_known_as_such(units: int) -> None:
-    assert pool_targets(units).everyone
-    assert not pool_targets(units, weights=np.arange(units)).everyone
-    assert not acquisition.Targets.of(np.arange(10), units).everyone
+    assert pool_population(units).is_whole_pool
+    assert not pool_population(units, weights=np.arange(units)).is_whole_pool
+    assert not acquisition.TargetPopulation.of(np.arange(10), units).is_whole_pool

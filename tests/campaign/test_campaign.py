@@ -134,7 +134,7 @@ def test_only_those_who_matter_count() -> None:
         "tau-vr",
         6,
         excluded=where,
-        targets=acquisition.Targets.of(matter, len(pool)),
+        population=acquisition.TargetPopulation.of(matter, len(pool)),
         rng=generator(0, "ask", 3),
     )
     batch = campaign.ask(6)["patient"].tolist()

@@ -68,16 +68,14 @@ def test_a_budget_pays_for_cheap_units_where_dear_ones_score_higher(
     x, arm = rng.normal(size=(300, 2)), np.arange(300) % 2
     model = GaussianProcess(max_iter=3).fit(x[:20, 0] + 0.3 * rng.normal(size=20), arm[:20], X=x[:20], pool=x)
     dear = np.arange(300) >= 150
-    chosen = pools.choose(
+    chosen = pools.choose_batch(
         model,
-        x,
-        arm,
+        pools.MemoryPool(x, arm, cost=np.where(dear, 5.0, 1.0)),
         acquisition,
         5,
         available=np.arange(20, 300),
         rng=rng,
         batch=batch,
-        cost=np.where(dear, 5.0, 1.0),
         budget=4.0,
         scores=np.where(dear, 6.0, 0.0),
         shortlist=shortlist,
@@ -142,9 +140,8 @@ def test_two_who_ask_at_once_get_different_people(rounds: int, tmp_path: Path, m
 
 @pytest.mark.parametrize("price", [0.1, 0.35, 1.1, 7.7])
 def test_sums_of_prices_may_be_rounded(price: float) -> None:
-    chosen = np.arange(12)
-    assert len(pools.affordable(chosen, np.full(12, price), 10 * price)) == 10
-    assert len(pools.affordable(chosen, np.full(12, price), 10 * price * (1 - 1e-6))) == 9
+    assert len(Budget(10 * price).pays_in_order(np.full(12, price))) == 10
+    assert len(Budget(10 * price * (1 - 1e-6)).pays_in_order(np.full(12, price))) == 9
     assert Budget(None).spendable == np.inf
     campaign = new_campaign(priced([price]), cost="price", budget=3 * price)
     assert len(campaign.ask(3)) == 3

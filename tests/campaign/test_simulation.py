@@ -15,7 +15,7 @@ from causalbald.datasets import Benchmark, Split, _hill
 from causalbald.errors import InputError
 from causalbald.experiments import run_trial, warm_start_positions
 from causalbald.models import GaussianProcess
-from causalbald.selection._selection import select_greedy
+from causalbald.selection import select_greedy
 from causalbald.testing import fake_posterior
 from tests.helpers.campaigns import OPTIONS, people, pool_of
 
@@ -211,4 +211,7 @@ def test_trials_with_costs_may_run_out_of_people(rng: np.random.Generator) -> No
     table = run_trial(study, model=model, acquisition="mu-bald", batch="auto", cost=cost, **plan)
     assert table["labels"].tolist() == table["spent"].tolist() == [4, 23, 23]  # the money left does not pay the last
     fitted = model.fit(split.y, arm, X=x)
-    assert len(pools.choose(fitted, x, arm, "mu-bald", 0, available=[], rng=rng, batch="auto")) == 0
+    assert (
+        len(pools.choose_batch(fitted, pools.MemoryPool(x, arm), "mu-bald", 0, available=[], rng=rng, batch="auto"))
+        == 0
+    )

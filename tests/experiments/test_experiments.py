@@ -14,7 +14,7 @@ from causalbald._typing import Array, Treatment
 from causalbald.errors import InputError
 from causalbald.experiments import TrialSpec, TrialState, _trial, run_trial, run_trials, warm_start_positions
 from causalbald.models import GaussianProcess, LabelSet, PropensityModel
-from causalbald.pools import _choosing
+from causalbald.pools import MemoryPool, _choosing, _population, _scoring
 from causalbald.posterior import Posterior
 from causalbald.testing import fake_posterior
 
@@ -208,10 +208,10 @@ def test_scores_in_chunks_equal_scores_at_once(benchmark: datasets.Benchmark, mo
     d = benchmark.pool.take(np.arange(30))
     model = GaussianProcess(max_iter=10).fit(d.y, d.t, X=d.x)
     pi = np.full(300, 0.4)
-    args = (model, benchmark.pool.x, benchmark.pool.t, "mu-pi-bald")
-    whole = pools.score_pool(*args, propensity=pi)
-    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 7)
-    np.testing.assert_allclose(pools.score_pool(*args, propensity=pi), whole, atol=1e-9)
+    args = (model, MemoryPool(benchmark.pool.x, benchmark.pool.t, propensity=pi), "mu-pi-bald")
+    whole = pools.score_pool(*args)
+    monkeypatch.setattr(_scoring, "CHUNK_UNITS", 7)
+    np.testing.assert_allclose(pools.score_pool(*args), whole, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["random", "propensity"])
@@ -222,7 +222,7 @@ def test_functions_that_look_at_no_belief_do_not_cost_one(benchmark: datasets.Be
 
     d, pool = benchmark.pool.take(np.arange(30)), benchmark.pool
     pi = np.linspace(0.1, 0.9, 300)
-    scores = pools.score_pool(Silent().fit(d.y, d.t, X=d.x), pool.x, pool.t, name, propensity=pi)
+    scores = pools.score_pool(Silent().fit(d.y, d.t, X=d.x), MemoryPool(pool.x, pool.t, propensity=pi), name)
     other = np.log(np.where(pool.t == 1, 1 - pi, pi))
     np.testing.assert_allclose(scores, 0.0 * other if name == "random" else other)
 
@@ -231,39 +231,41 @@ def test_functions_that_look_at_no_belief_do_not_cost_one(benchmark: datasets.Be
 def test_targeted_functions_see_all_targets_beside_each_chunk(
     benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(_choosing, "_FEW", few)
-    monkeypatch.setattr(_choosing, "_TARGETS", 50)
-    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 70)
+    monkeypatch.setattr(_population, "MAX_EXACT_TARGETS", few)
+    monkeypatch.setattr(_population, "TARGETS_IN_SAMPLE", 50)
+    monkeypatch.setattr(_scoring, "CHUNK_UNITS", 70)
     d, pool = benchmark.pool.take(np.arange(30)), benchmark.pool
     model = GaussianProcess(max_iter=2).fit(d.y, d.t, X=d.x, pool=pool.x)
-    goal = pools.pool_targets(300)
+    goal, units = pools.pool_population(300), MemoryPool(pool.x, pool.t)
     assert len(goal.positions) == (300 if few == 1000 else 50)
-    expected = acquisition.score("tau-vr", model.posterior(pool.x), pool.t, targets=goal)
-    np.testing.assert_allclose(pools.score_pool(model, pool.x, pool.t, "tau-vr"), expected, rtol=1e-8)
+    expected = acquisition.score("tau-vr", model.posterior(pool.x), pool.t, population=goal)
+    np.testing.assert_allclose(pools.score_pool(model, units, "tau-vr"), expected, rtol=1e-8)
     rest, rng = np.arange(30, 300), np.random.default_rng
-    options: dict[str, Any] = {"excluded": np.arange(30), "targets": goal, "pending": [40]}
+    options: dict[str, Any] = {"excluded": np.arange(30), "population": goal, "pending": [40]}
     by_hand = selection.select_greedy(model.posterior(pool.x), pool.t, "tau-vr", 4, **options, rng=rng(0))
-    got = pools.choose(model, pool.x, pool.t, "tau-vr", 4, available=rest, pending=[40], batch="greedy", rng=rng(0))
+    got = pools.choose_batch(model, units, "tau-vr", 4, available=rest, pending=[40], batch="greedy", rng=rng(0))
     np.testing.assert_array_equal(got, by_hand)
 
 
-@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("has_cross_belief", [True, False])
 @pytest.mark.parametrize("name", ["tau-vr", "epig-tau", "epig-mu", "regret"])
 def test_units_gain_nothing_from_being_drawn_into_the_sample(
-    benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch, name: str, linked: bool
+    benchmark: datasets.Benchmark, monkeypatch: pytest.MonkeyPatch, name: str, has_cross_belief: bool
 ) -> None:
-    monkeypatch.setattr(_choosing, "_FEW", 100)
-    monkeypatch.setattr(_choosing, "_TARGETS", 20)
-    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 70)
-    if not linked:
+    monkeypatch.setattr(_population, "MAX_EXACT_TARGETS", 100)
+    monkeypatch.setattr(_population, "TARGETS_IN_SAMPLE", 20)
+    monkeypatch.setattr(_scoring, "CHUNK_UNITS", 70)
+    if not has_cross_belief:
         monkeypatch.setattr(GaussianProcess, "cross_belief", lambda *_: None)
     d, pool = benchmark.pool.take(np.arange(30)), benchmark.pool
     model = GaussianProcess(max_iter=2).fit(d.y, d.t, X=d.x, pool=pool.x)
-    drawn = pools.pool_targets(300)
-    assert drawn.own == 1 / 300
+    drawn = pools.pool_population(300)
+    assert drawn.unit_weight == 1 / 300
     unit = drawn.positions[7]
-    not_drawn = acquisition.Targets.of(np.delete(drawn.positions, 7), 300, own=drawn.own)
-    with_it, without = (pools.score_pool(model, pool.x, pool.t, name, targets=t)[unit] for t in (drawn, not_drawn))
+    not_drawn = acquisition.TargetPopulation.of(np.delete(drawn.positions, 7), 300, unit_weight=drawn.unit_weight)
+    with_it, without = (
+        pools.score_pool(model, MemoryPool(pool.x, pool.t), name, population=p)[unit] for p in (drawn, not_drawn)
+    )
     assert with_it == pytest.approx(without, rel=1e-6)
 
 
@@ -281,14 +283,16 @@ def test_people_who_matter_more_count_more_to_themselves_in_large_pools_too(monk
     x, t = np.random.default_rng(0).normal(size=(300, 2)), np.arange(300) % 2
     model = Strangers().fit(x[:10, 0], t[:10], X=x[:10])
     weights = np.where(np.arange(300) < 150, 1.0, 3.0)
-    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 70)
+    monkeypatch.setattr(_scoring, "CHUNK_UNITS", 70)
     for few in (300, 100):
-        monkeypatch.setattr(_choosing, "_FEW", few)
-        goal = pools.pool_targets(300, weights=weights)
-        scores = pools.score_pool(model, x, t, "tau-vr", targets=goal)
+        monkeypatch.setattr(_population, "MAX_EXACT_TARGETS", few)
+        goal = pools.pool_population(300, weights=weights)
+        scores = pools.score_pool(model, MemoryPool(x, t), "tau-vr", population=goal)
         np.testing.assert_allclose(np.exp(scores), weights / weights.sum() / 2)
         rng, rest = np.random.default_rng(0), np.arange(300)
-        chosen = pools.choose(model, x, t, "tau-vr", 20, available=rest, batch="greedy", targets=goal, rng=rng)
+        chosen = pools.choose_batch(
+            model, MemoryPool(x, t), "tau-vr", 20, available=rest, batch="greedy", population=goal, rng=rng
+        )
         assert (chosen >= 150).all()
 
 
@@ -303,7 +307,9 @@ def test_a_shortlist_has_only_units_that_can_be_chosen(benchmark: datasets.Bench
 
     rng = np.random.default_rng(0)
     possible = np.flatnonzero(np.isfinite(of_few(model.posterior(x), t)))
-    chosen = pools.choose(model, x, t, of_few, 5, available=np.arange(300), rng=rng, batch="greedy", shortlist=200)
+    chosen = pools.choose_batch(
+        model, MemoryPool(x, t), of_few, 5, available=np.arange(300), rng=rng, batch="greedy", shortlist=200
+    )
     assert np.isin(chosen, possible).all()
 
 
@@ -311,10 +317,9 @@ def test_pending_units_are_never_chosen_again(benchmark: datasets.Benchmark) -> 
     d = benchmark.pool.take(np.arange(30))
     model = GaussianProcess(max_iter=5).fit(d.y, d.t, X=d.x)
     for batch in ("softmax", "greedy"):
-        chosen = pools.choose(
+        chosen = pools.choose_batch(
             model,
-            benchmark.pool.x,
-            benchmark.pool.t,
+            MemoryPool(benchmark.pool.x, benchmark.pool.t),
             "mu-bald",
             5,
             available=np.arange(30, 40),

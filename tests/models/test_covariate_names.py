@@ -62,12 +62,13 @@ def fitted(x: Any = None) -> Recorder:
 
 
 def scores(model: CateEstimator, x: Any) -> Array:
-    return pools.score_pool(model, x, ARM, "tau-bald")
+    return pools.score_pool(model, pools.MemoryPool(x, ARM), "tau-bald")
 
 
 def batch(model: CateEstimator, x: Any) -> Positions:
     random = np.random.default_rng(0)
-    return pools.choose(model, x, ARM, "tau-bald", 3, available=range(40), rng=random, temperature=0.0)
+    pool = pools.MemoryPool(x, ARM)
+    return pools.choose_batch(model, pool, "tau-bald", 3, available=range(40), rng=random, temperature=0.0)
 
 
 ENTRIES: dict[str, Callable[[CateEstimator, Any], Any]] = {
@@ -78,8 +79,8 @@ ENTRIES: dict[str, Callable[[CateEstimator, Any], Any]] = {
     "ate": lambda model, x: model.ate(x),
     "ate_interval": lambda model, x: model.ate_interval(x),
     "score_pool": scores,
-    "choose": batch,
-    "batch_rule": lambda model, x: pools.batch_rule(model, x) == "greedy",
+    "choose_batch": batch,
+    "batch_rule": lambda model, x: pools.batch_rule(model, pools.MemoryPool(x, ARM)) == "greedy",
 }
 
 

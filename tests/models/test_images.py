@@ -272,7 +272,7 @@ def test_scores_of_a_pool_of_images(benchmark: Benchmark) -> None:
     pool = benchmark.pool
     model = DeepKernelGP(**TINY).fit(pool.y[:30], pool.t[:30], X=pool.x[:30], pool=pool.x)
     pi = np.linspace(0.1, 0.9, len(pool))
-    scores = pools.score_pool(model, pool.x, pool.t, "mu-pi-bald", propensity=pi)
+    scores = pools.score_pool(model, pools.MemoryPool(pool.x, pool.t, propensity=pi), "mu-pi-bald")
     variance = model.posterior(pool.x).variance[np.arange(len(pool)), pool.t]
     other_arm = np.where(pool.t == 1, 1 - pi, pi)
     np.testing.assert_allclose(scores, np.log(variance) + np.log(other_arm), rtol=1e-5, atol=1e-5)

@@ -22,7 +22,7 @@ from causalbald.errors import InputError
 from causalbald.experiments import Plan, run_trial
 from causalbald.models import CateEstimator, GaussianProcess
 from causalbald.paper import _rivals
-from causalbald.selection._selection import select_greedy
+from causalbald.selection import select_greedy
 from causalbald.testing import fake_posterior
 from tests.helpers.campaigns import measured as outcomes
 from tests.helpers.campaigns import new_campaign, people
@@ -43,9 +43,15 @@ def pool(seed: int, columns: int = 2) -> tuple[Array, Treatment]:
     return (x - x.mean(axis=0)) / x.std(axis=0), t
 
 
+def batch_function(name: str) -> acquisition.BatchFunction:
+    function = acquisition.load(name)
+    assert isinstance(function, acquisition.BatchFunction)
+    return function
+
+
 def choose(name: str, x: Any, t: Any, size: int, seed: int = 0, **plan: Any) -> list[int]:
     options = {"measured": MEASURED, "available": AVAILABLE} | plan
-    batch = acquisition.load(name).choose(x, t, size, rng=np.random.default_rng(seed), **options)
+    batch = batch_function(name).choose(x, t, size, rng=np.random.default_rng(seed), **options)
     return [int(k) for k in batch]
 
 
@@ -268,7 +274,8 @@ class Silent(CateEstimator):
 
 
 def in_loop(name: str, x: Array, t: Treatment, size: int, **plan: Any) -> Positions:
-    return pools.choose(Silent(), x, t, name, size, rng=np.random.default_rng(0), batch="auto", **plan)
+    units, rng = pools.MemoryPool(x, t, cost=plan.pop("cost", None)), np.random.default_rng(0)
+    return pools.choose_batch(Silent(), units, name, size, rng=rng, batch="auto", **plan)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -310,7 +317,7 @@ def test_there_are_no_scores() -> None:
         select_greedy(fake_posterior(36), t, "qhte", 3)
     model = GaussianProcess(max_iter=2).fit(x[:, 0], t, X=x)
     with pytest.raises(InputError, match=words):
-        pools.score_pool(model, x, t, "qhte")
+        pools.score_pool(model, pools.MemoryPool(x, t), "qhte")
 
 
 def test_rules_that_break_their_promise_are_told_so() -> None:
@@ -320,7 +327,7 @@ def test_rules_that_break_their_promise_are_told_so() -> None:
         """Whoever is measured."""
         return MEASURED[:3]
 
-    rule = acquisition.Acquisition("wrong", wrong, batchwise=True)
+    rule = acquisition.BatchFunction("wrong", wrong)
     with pytest.raises(InputError, match="'wrong' did not return 3 of the units that are available"):
         rule.choose(x, t, 3, measured=MEASURED, available=AVAILABLE, rng=np.random.default_rng(0))
 
@@ -333,7 +340,7 @@ def test_trials_and_plans_take_them_by_name() -> None:
         table = run_trial(benchmark, acquisition=name, **plan)
         first, second, third = table.attrs["acquired"]
         rest, rng = np.setdiff1d(np.arange(200), first + second), generator(0, "choose", 1)
-        rule = acquisition.load(name).choose
+        rule = batch_function(name).choose
         expected = rule(benchmark.pool.x, benchmark.pool.t, 5, measured=first + second, available=rest, rng=rng)
         assert third == expected.tolist()
     specs = Plan(("synthetic",), acquisitions=NAMES).specs()
@@ -351,7 +358,7 @@ def test_campaigns_take_them_and_say_so(name: str) -> None:
     batch, everyone = campaign.ask(6), campaign.pool
     done = everyone.units.positions(first)
     rest = np.setdiff1d(np.arange(120), [*done, *everyone.units.positions([gone])])
-    rule, rng = acquisition.load(name).choose, generator(1, "ask", 2)
+    rule, rng = batch_function(name).choose, generator(1, "ask", 2)
     expected = rule(everyone.x, everyone.arm, 6, measured=done, available=rest, rng=rng)
     assert batch["patient"].tolist() == everyone.units.at(expected), "who is gone is not as good as measured"
     assert set(batch["by"]) == {"covariates"}

@@ -14,14 +14,14 @@ import pandas as pd
 import pytest
 import torch
 
-from causalbald import acquisition, pools
+from causalbald import Posterior, acquisition, pools
 from causalbald._random import generator
 from causalbald._threads import in_threads, one_thread
 from causalbald._typing import Positions
 from causalbald.campaign import Preparation, prepare
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess, TarnetEnsemble
-from causalbald.pools import ParquetPool, ParquetRound, _choosing, _scorer
+from causalbald.pools import Block, MemoryPool, ParquetPool, ParquetRound, Scorer, _choosing, _population, _scoring
 from causalbald.tables import _parquet_files as files_module
 
 UNITS, MEASURED, PENDING = 600, 40, 5
@@ -90,22 +90,20 @@ class InMemory:
     """The same rows and the same fitted model, without a file."""
 
     def __init__(self, there: ParquetRound, prepared: Preparation) -> None:
-        self.model, self.x, self.arm = there.model, prepared.x, prepared.arm
-        self.propensity = there._propensity.predict(self.x)
+        propensity = there._propensity_model.predict(prepared.x)
+        self.model, self.pool = there.model, MemoryPool(prepared.x, prepared.arm, propensity=propensity)
 
     def scores(self, name: str) -> Any:
-        return pools.score_pool(self.model, self.x, self.arm, name, propensity=self.propensity)
+        return pools.score_pool(self.model, self.pool, name)
 
     def choose(self, size: int, name: str, **options: Any) -> list[str]:
-        chosen = pools.choose(
+        chosen = pools.choose_batch(
             self.model,
-            self.x,
-            self.arm,
+            self.pool,
             name,
             size,
             available=np.setdiff1d(np.arange(UNITS), WHO),
             pending=np.sort(WHO[:PENDING]),
-            propensity=self.propensity,
             rng=generator(0, "choose"),
             **options,
         )
@@ -130,13 +128,13 @@ def test_columns_and_outcomes_are_understood_as_by_a_campaign(on_disk: ParquetRo
 def test_scores_do_not_depend_on_how_files_are_cut(
     tmp_path: Path, on_disk: ParquetRound, in_memory: InMemory, monkeypatch: pytest.MonkeyPatch, rows: int, name: str
 ) -> None:
-    monkeypatch.setattr(_choosing, "_FEW", 100)
-    monkeypatch.setattr(_choosing, "_TARGETS", 20)
+    monkeypatch.setattr(_population, "MAX_EXACT_TARGETS", 100)
+    monkeypatch.setattr(_population, "TARGETS_IN_SAMPLE", 20)
     monkeypatch.setattr(files_module, "BLOCK_CELLS", 5 * rows)
     monkeypatch.setattr(on_disk, "pool", open_pool(write(tmp_path / "pool.parquet", rows=rows)))
     expected = in_memory.scores(name)
     np.testing.assert_array_equal(on_disk.scores(name), expected)
-    monkeypatch.setattr(_choosing, "CHUNK_UNITS", rows)
+    monkeypatch.setattr(_scoring, "CHUNK_UNITS", rows)
     np.testing.assert_allclose(on_disk.scores(name), expected, rtol=0, atol=1e-9)
 
 
@@ -161,9 +159,9 @@ def test_the_batch_is_the_one_chosen_in_memory(
     name: str,
     shortlist: int,
 ) -> None:
-    monkeypatch.setattr(_choosing, "_FEW", 100)
-    monkeypatch.setattr(_choosing, "_TARGETS", 20)
-    monkeypatch.setattr(_choosing, "SHORTLIST", shortlist)
+    monkeypatch.setattr(_population, "MAX_EXACT_TARGETS", 100)
+    monkeypatch.setattr(_population, "TARGETS_IN_SAMPLE", 20)
+    monkeypatch.setattr(_choosing, "SHORTLIST_UNITS", shortlist)
     expected = in_memory.choose(6, name, **options, shortlist=shortlist)
     batch = on_disk.choose(6, name, **options)
     assert batch["person"].to_pylist() == expected
@@ -178,13 +176,13 @@ def test_those_who_matter_and_what_is_worthwhile(name: str, tmp_path: Path, monk
         write(tmp_path / "pool.parquet", PEOPLE.assign(matters=matters), rows=64), exclude=["matters", "site"]
     )
     for few in (UNITS, 50):
-        monkeypatch.setattr(_choosing, "_FEW", few)
-        monkeypatch.setattr(_choosing, "_TARGETS", 80)
+        monkeypatch.setattr(_population, "MAX_EXACT_TARGETS", few)
+        monkeypatch.setattr(_population, "TARGETS_IN_SAMPLE", 80)
         there = ParquetRound(pool, results(), outcome="outcome", model=small(), weight="matters", worthwhile=0.5)
-        targets = pools.pool_targets(UNITS, weights=matters, threshold=0.5)
+        targets = pools.pool_population(UNITS, weights=matters, threshold=0.5)
         assert set(targets.positions) <= set(np.flatnonzero(matters))
         whole = pool.take(np.arange(UNITS))
-        scores = pools.score_pool(there.model, whole.x, whole.arm, name, targets=targets)
+        scores = pools.score_pool(there.model, MemoryPool(whole.x, whole.arm), name, population=targets)
         np.testing.assert_allclose(there.scores(name), scores, rtol=1e-9)
     assert not np.allclose(
         there.scores(name), ParquetRound(pool, results(), outcome="outcome", model=small()).scores(name)
@@ -192,15 +190,22 @@ def test_those_who_matter_and_what_is_worthwhile(name: str, tmp_path: Path, monk
 
 
 def test_targets_are_drawn_by_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_choosing, "_FEW", 10)
+    monkeypatch.setattr(_population, "MAX_EXACT_TARGETS", 10)
     weights = np.arange(400.0)
-    targets = pools.pool_targets(400, weights=weights)
+    targets = pools.pool_population(400, weights=weights)
     assert targets.weights.sum() == pytest.approx(1.0)
     expected = (weights**2).sum() / weights.sum()
     spread = np.sqrt((weights**3).sum() / weights.sum() - expected**2)
     assert abs(targets.weights @ targets.positions - expected) < 4 * spread / np.sqrt(1000)
-    with pytest.raises(InputError, match=r"targets must be Targets.of\(positions, 5, weights\), got ndarray"):
-        pools.score_pool(GaussianProcess(), np.eye(5), [0, 1, 0, 1, 0], "tau-vr", targets=np.ones(5))  # type: ignore[arg-type]
+    with pytest.raises(
+        InputError, match=r"population must be TargetPopulation.of\(positions, 5, weights\), got ndarray"
+    ):
+        pools.score_pool(
+            GaussianProcess(),
+            MemoryPool(np.eye(5), [0, 1, 0, 1, 0]),
+            "tau-vr",
+            population=np.ones(5),  # type: ignore[arg-type]
+        )
 
 
 def test_a_batch_says_who_and_what_is_believed(on_disk: ParquetRound) -> None:
@@ -250,7 +255,7 @@ def test_random_scores_are_drawn_in_the_order_of_rows(on_disk: ParquetRound, mon
     def noise(posterior: Any, treatment: Any, *, rng: np.random.Generator) -> Any:
         return rng.normal(size=len(posterior))
 
-    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 100)
+    monkeypatch.setattr(_scoring, "CHUNK_UNITS", 100)
     np.testing.assert_array_equal(on_disk.scores(noise), generator(0, "choose").normal(size=UNITS))
 
 
@@ -307,7 +312,7 @@ def test_twins_are_told_apart_by_the_seed_and_not_by_threads(two_threads: None) 
 
     def choose() -> Positions:
         left, seed = np.arange(60, 1200), np.random.default_rng(0)
-        return pools.choose(model, x, t, "tau-vr", 8, available=left, rng=seed, batch="greedy")
+        return pools.choose_batch(model, MemoryPool(x, t), "tau-vr", 8, available=left, rng=seed, batch="greedy")
 
     on_two = choose()
     torch.set_num_threads(1)
@@ -317,7 +322,7 @@ def test_twins_are_told_apart_by_the_seed_and_not_by_threads(two_threads: None) 
 def test_scores_do_not_depend_on_the_number_of_threads(
     on_disk: ParquetRound, monkeypatch: pytest.MonkeyPatch, two_threads: None
 ) -> None:
-    monkeypatch.setattr(_choosing, "CHUNK_UNITS", 50)
+    monkeypatch.setattr(_scoring, "CHUNK_UNITS", 50)
     on_two = on_disk.scores()
     torch.set_num_threads(1)
     np.testing.assert_array_equal(on_two, on_disk.scores())
@@ -328,13 +333,18 @@ def test_a_scorer_needs_no_positions() -> None:
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(60, 5)), np.arange(60) % 2
     model = GaussianProcess(max_iter=3, sites=3).fit(x[:20, 0], t[:20], X=x[:20], pool=x)
-    function, goal = acquisition.load(acquisition.tau_vr), acquisition.Targets.of(np.arange(30, 40), 60)
-    score = _scorer.Scorer.of(model, function, goal, lambda rows: _scorer.Block(x[rows], t[rows]))
-    expected = acquisition.score("tau-vr", model.posterior(x), t, targets=goal)
+
+    def from_joint_belief(posterior: Posterior, treatment: Any, *, population: acquisition.TargetPopulation) -> Any:
+        targets = acquisition.TargetBelief.within(posterior, treatment, population)
+        return acquisition.tau_vr(posterior, treatment, targets=targets)
+
+    goal = acquisition.TargetPopulation.of(np.arange(30, 40), 60)
+    score = Scorer.of(model, acquisition.load_score_function(from_joint_belief), MemoryPool(x, t), goal)
+    expected = acquisition.score("tau-vr", model.posterior(x), t, population=goal)
     others = np.delete(np.arange(60), goal.positions)
-    got = score(_scorer.Block(x, t))
+    got = score(Block(x, t))
     np.testing.assert_allclose(got[others], expected[others], rtol=1e-9)
-    np.testing.assert_allclose(score.of_goal(), expected[goal.positions], rtol=1e-9)
+    np.testing.assert_allclose(score.target_scores(), expected[goal.positions], rtol=1e-9)
     assert (np.abs(got[goal.positions] - expected[goal.positions]) > 1e-6).any()
 
 
@@ -344,10 +354,10 @@ def test_links_to_targets_score_as_a_joint_belief_through_everyone_does(name: st
     x, t = rng.normal(size=(60, 4)), np.arange(60) % 2
     model = GaussianProcess(max_iter=3, sites=60).fit(x[:20, 0] + rng.normal(size=20), t[:20], X=x[:20], pool=x)
     function, goal = (
-        acquisition.load(name),
-        acquisition.Targets.of(np.arange(30, 40), 60, rng.random(10), threshold=0.3),
+        acquisition.load_score_function(name),
+        acquisition.TargetPopulation.of(np.arange(30, 40), 60, rng.random(10), threshold=0.3),
     )
-    score = _scorer.Scorer.of(model, function, goal, lambda rows: _scorer.Block(x[rows], t[rows]))
+    score = Scorer.of(model, function, MemoryPool(x, t), goal)
     assert score.cross_belief is not None
-    expected = acquisition.score(name, model.posterior(x), t, targets=goal)
-    np.testing.assert_allclose(score(_scorer.Block(x, t)), expected, rtol=1e-5)
+    expected = acquisition.score(name, model.posterior(x), t, population=goal)
+    np.testing.assert_allclose(score(Block(x, t)), expected, rtol=1e-5)

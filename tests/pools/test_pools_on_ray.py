@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from causalbald.errors import CausalBaldError, InputError
-from causalbald.pools import ParquetRound, _choosing, _parquet
+from causalbald.pools import ParquetRound, _parquet, _population
 from tests.experiments.test_ray import cluster
 from tests.pools.test_pool_input import with_cell
 from tests.pools.test_pools_on_disk import PEOPLE, UNITS, WHO, open_pool, results, small, write
@@ -38,7 +38,9 @@ def there(tmp_path: Path) -> ParquetRound:
 def test_same_scores_and_batch_as_on_this_machine(
     cluster: None, there: ParquetRound, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_choosing, "_FEW", 100)  # so that a sample stands for everyone, and weights count apart
+    monkeypatch.setattr(
+        _population, "MAX_EXACT_TARGETS", 100
+    )  # so that a sample stands for everyone, and weights count apart
     seen: list[int] = []
     scores = there.scores(name, backend="ray", progress=lambda done, _: seen.append(done))
     assert seen[-1] == UNITS
@@ -85,10 +87,10 @@ def test_rows_that_are_missing_or_in_another_order_are_noticed(
     monkeypatch.setattr(module, "ray_pool", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(ray.data, "read_parquet", lambda *_, **__: Shuffled(there.pool.arm[::-1]))
     with pytest.raises(CausalBaldError, match="in another order"):
-        there.scores(backend="ray")
+        there.scores("mu-rho-bald", backend="ray")
     monkeypatch.setattr(ray.data, "read_parquet", lambda *_, **__: Shuffled(there.pool.arm[:200]))
     with pytest.raises(CausalBaldError, match="200 of 600 rows"):
-        there.scores(backend="ray")
+        there.scores("mu-rho-bald", backend="ray")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from causalbald import Posterior, acquisition
-from causalbald.acquisition import Targets
-from causalbald.selection._conditioning import DowndatedBelief, JointBelief, conditioned
-from causalbald.selection._selection import select_greedy
+from causalbald.acquisition import TargetPopulation
+from causalbald.selection import SequentialMarginals, select_greedy
+from causalbald.selection._conditioning import SequentialJoint, sequential_belief
 from causalbald.testing import fake_posterior
 
 UNITS = 14
@@ -37,14 +37,14 @@ BELIEFS = {
 @pytest.mark.parametrize("kind", list(BELIEFS))
 def test_scores_are_those_of_the_joint_belief(kind: str, name: str, own: float | None) -> None:
     """Before any outcome, and after each of three, one of them of a target and one of a unit that is none."""
-    posterior, function = BELIEFS[kind], acquisition.load(name)
-    some = Targets.of([1, 4, 5, 9], UNITS, [1.0, 2.0, 3.0, 4.0], threshold=0.2, own=own)
-    targets = None if function.pointwise else some
-    scale = posterior if function.pointwise else posterior.linearised()
-    fast, slow = conditioned(posterior, ARM, function, targets), JointBelief(scale, ARM, targets)
-    assert isinstance(fast, DowndatedBelief)
+    posterior, function = BELIEFS[kind], acquisition.load_score_function(name)
+    some = TargetPopulation.of([1, 4, 5, 9], UNITS, [1.0, 2.0, 3.0, 4.0], threshold=0.2, unit_weight=own)
+    population = some if function.needs_population else None
+    scale = posterior.linearised() if function.needs_population else posterior
+    fast, slow = sequential_belief(posterior, ARM, function, population), SequentialJoint(scale, ARM)
+    assert isinstance(fast, SequentialMarginals)
     for unit in (4, 0, 7, None):
-        got, expected = (function(s.belief, ARM, targets=s.targets) for s in (fast, slow))
+        got, expected = (function(s.belief, ARM, population=population, targets=s.targets) for s in (fast, slow))
         known = np.isin(np.arange(UNITS), [4, 0, 7]) if kind == "noiseless" else np.zeros(UNITS, dtype=bool)
         np.testing.assert_allclose(got[~known], expected[~known], rtol=1e-6, atol=1e-8)
         if unit is not None:
@@ -55,7 +55,7 @@ def test_scores_are_those_of_the_joint_belief(kind: str, name: str, own: float |
 def test_binary_outcomes_to_come_leave_expected_effects_alone_and_take_what_monte_carlo_says() -> None:
     base = BELIEFS["probit"]
     p = Posterior(base.mean * 0.3, base.factor * 2, base.residual, base.noise, "probit")
-    state = conditioned(p, ARM, acquisition.load("tau-vr"), None)
+    state = sequential_belief(p, ARM, acquisition.load_score_function("tau-vr"), None)
     state.measure(4)
     np.testing.assert_allclose(state.belief.effect_mean, p.effect_mean)
     assert (state.belief.effect_variance <= p.effect_variance + 1e-12).all()
@@ -82,7 +82,7 @@ def test_copies_of_units_without_noise_leave_nothing_to_learn(name: str, seed: i
 def test_single_precision_factors_lose_no_more_than_that() -> None:
     p = BELIEFS["closed form"]
     single = Posterior(p.mean, p.factor.astype(np.float32), p.residual, p.noise)
-    after = DowndatedBelief(single, ARM, None)
+    after = SequentialMarginals(single, ARM)
     for unit in (4, 0, 7):
         after.measure(unit)
     expected = p.condition(4, 0).condition(0, 0).condition(7, 1).latent_covariance
@@ -90,17 +90,17 @@ def test_single_precision_factors_lose_no_more_than_that() -> None:
 
 
 def test_earlier_beliefs_stay_as_they_were() -> None:
-    after = DowndatedBelief(BELIEFS["closed form"], ARM, None)
+    after = SequentialMarginals(BELIEFS["closed form"], ARM)
     before, copy = after.belief, after.belief.latent_covariance.copy()
     after.measure(2)
     np.testing.assert_array_equal(before.latent_covariance, copy)
 
 
 def test_functions_that_want_the_joint_belief_get_it() -> None:
-    def everything(posterior: Posterior, treatment: object, *, targets: Targets) -> np.ndarray:
-        return np.asarray(posterior.factor[:, 0] @ posterior.factor[targets.positions, 1].sum(axis=0))
+    def everything(posterior: Posterior, treatment: object, *, population: TargetPopulation) -> np.ndarray:
+        return np.asarray(posterior.factor[:, 0] @ posterior.factor[population.positions, 1].sum(axis=0))
 
-    state = conditioned(BELIEFS["probit"], ARM, acquisition.load(everything), None)
+    state = sequential_belief(BELIEFS["probit"], ARM, acquisition.load_score_function(everything), None)
     state.measure(3)
     assert state.belief.factor.shape[-1] == 6
     np.testing.assert_allclose(

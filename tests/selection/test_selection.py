@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from causalbald import Posterior, acquisition, pools
 from causalbald.errors import InputError
 from causalbald.models import GaussianProcess
-from causalbald.selection import _selection
-from causalbald.selection._selection import select, select_greedy
+from causalbald.selection import _selection, select, select_greedy
 from causalbald.testing import fake_posterior
 from tests.test_posterior import joint_covariance
 
@@ -166,7 +165,7 @@ def test_a_part_at_a_time_chooses_as_all_at_once(monkeypatch: pytest.MonkeyPatch
     keys = scores[candidates] / temperature + noise if temperature else scores[candidates]
     expected = candidates[np.lexsort((noise, keys))[::-1]]
     for chunk in (3, 64, 400):
-        monkeypatch.setattr(_selection, "_CHUNK", chunk)
+        monkeypatch.setattr(_selection, "_BLOCK_UNITS", chunk)
         for size in (0, 1, 30, len(candidates)):
             got = select(scores, size, temperature=temperature, rng=np.random.default_rng(1))
             np.testing.assert_array_equal(got, expected[:size])
@@ -175,14 +174,14 @@ def test_a_part_at_a_time_chooses_as_all_at_once(monkeypatch: pytest.MonkeyPatch
 def test_budgets_scores_and_targets_that_cannot_be_meant_are_refused(rng: np.random.Generator) -> None:
     x, t = rng.normal(size=(60, 2)), np.arange(60) % 2
     model = GaussianProcess(max_iter=2).fit(x[:20, 0], t[:20], X=x[:20], pool=x)
-    left = np.arange(20, 60)
+    left, pool = np.arange(20, 60), pools.MemoryPool(x, t)
     with pytest.raises(InputError, match="budget must be a number"):
-        pools.choose(model, x, t, "mu-bald", 3, available=left, rng=rng, budget=float("nan"))
+        pools.choose_batch(model, pool, "mu-bald", 3, available=left, rng=rng, budget=float("nan"))
     for length in (59, 61):
         with pytest.raises(InputError, match=rf"scores have shape \({length},\) for 60 units"):
-            pools.choose(model, x, t, "mu-bald", 3, available=left, rng=rng, scores=np.zeros(length))
-    far = acquisition.Targets.of([70], 100)
+            pools.choose_batch(model, pool, "mu-bald", 3, available=left, rng=rng, scores=np.zeros(length))
+    far = acquisition.TargetPopulation.of([70], 100)
     with pytest.raises(InputError, match="targets have position 70, but there are 60 units"):
-        acquisition.score("tau-vr", model.posterior(x), t, targets=far)
-    with pytest.raises(InputError, match=r"targets must be Targets\.of"):
-        acquisition.score("tau-vr", model.posterior(x), t, targets=np.arange(3))  # type: ignore[arg-type]
+        acquisition.score("tau-vr", model.posterior(x), t, population=far)
+    with pytest.raises(InputError, match=r"population must be TargetPopulation\.of"):
+        acquisition.score("tau-vr", model.posterior(x), t, population=np.arange(3))  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 The rivals ``qhte``, ``macal``, ``lcmd`` and ``fccm`` have no scores: they choose whole batches by covariates.
 """
 
+from causalbald.acquisition._functions import AcquisitionFunction, AcquisitionLike, BatchFunction, ScoreFunction
 from causalbald.acquisition._paper import (
     mu_bald,
     mu_information,
@@ -14,31 +15,23 @@ from causalbald.acquisition._paper import (
     tau_bald,
     type_s,
 )
-from causalbald.acquisition._registry import (
-    Acquisition,
-    Batch,
-    BatchRule,
-    Score,
-    Targets,
-    check_targets,
-    load,
-    names,
-    register,
-    score,
-)
+from causalbald.acquisition._registry import load, load_score_function, names, register, score, version
 from causalbald.acquisition._targeted import default, epig_mu, epig_tau, regret, tau_vr
+from causalbald.acquisition._targets import TargetBelief, TargetPopulation, check_population
 
 __all__ = [
-    "Acquisition",
-    "Batch",
-    "BatchRule",
-    "Score",
-    "Targets",
-    "check_targets",
+    "AcquisitionFunction",
+    "AcquisitionLike",
+    "BatchFunction",
+    "ScoreFunction",
+    "TargetBelief",
+    "TargetPopulation",
+    "check_population",
     "default",
     "epig_mu",
     "epig_tau",
     "load",
+    "load_score_function",
     "mu_bald",
     "mu_information",
     "mu_pi_bald",
@@ -53,4 +46,5 @@ __all__ = [
     "tau_bald",
     "tau_vr",
     "type_s",
+    "version",
 ]

@@ -1,12 +1,17 @@
-"""Targeted acquisition: what a unit's outcome would teach about the effects of everyone who matters.
+"""Targeted acquisition: what a unit's outcome would teach about the effects of the target population.
 
-Notation: y is the outcome that unit i would give under its own arm t, v its variance of expectation and s2 its noise;
-C_j = Cov(mu_t(x_i), tau(x_j)) for targets j with weights w_j that sum to 1. For binary outcomes all of them are
-those of the best linear approximation. All are exact for Gaussian beliefs: measuring y moves E tau_j by C_j / (v + s2)
-times its surprise, and takes C_j² / (v + s2) off the variance of tau_j, whatever the outcome is.
+Notation: y is the outcome that unit i would give under its arm t, v the variance of its expectation and s2 its noise.
+C_j = Cov(mu_t(x_i), tau(x_j)) for targets j with weights w_j that sum to 1. For binary outcomes all of them belong to
+the best linear approximation.
 
-Where a sample of J units stands for N, the unit itself is left out of it and its own effect counts as one of N, or with
-its own weight. With its share of the sample, members would be worth more than others by the chance of being drawn.
+Every function here follows from conditioning a Gaussian belief on y, whatever its value will be:
+
+    E tau_j moves by C_j / (v + s2) times the surprise y - E y, so its standard deviation before y is
+    h_j = abs(C_j) / sqrt(v + s2), and
+    Var tau_j drops by C_j² / (v + s2).
+
+If a sample of J units stands for N units, the scored unit itself is left out of the sample, and its effect counts as
+one of N, or with its weight. Otherwise units would be worth more only because they were drawn into the sample.
 """
 
 from __future__ import annotations
@@ -19,99 +24,229 @@ from scipy.special import ndtr
 
 from causalbald._typing import Array, Positions, Treatment
 from causalbald.acquisition._paper import mu_rho_bald
-from causalbald.acquisition._registry import Targets, register
+from causalbald.acquisition._registry import register
+from causalbald.acquisition._targets import TargetBelief
 from causalbald.posterior import Posterior
 
-_CHUNK = 1024  # units whose covariances with targets are worked out together
-_CACHED = 128  # units looked at together: arrays of so many rows and 1,000 targets stay in the cache
+_BLOCK_UNITS = 1024  # units whose covariances with targets are worked out together
+_CACHED_UNITS = 128  # units scored together: arrays of so many rows and 1,000 targets stay in the cache
 _TINY = 1e-300
-# A correlation that rounding errors, or few draws, bring to 1 or beyond would be worth infinitely much.
-_CERTAIN = 1 - 1e-9
-_FAR = 40.0**2  # standard deviations, squared, beyond which no outcome changes a decision
-_NOTHING = 1e-200  # squared covariance of what has none
-_NEGLIGIBLE = 80.0  # a decision whose z² is larger by that gains e^-40 times as much
-_FACTORS = 32  # that are multiplied before a logarithm is taken; more could be too small a number
+# A correlation that rounding errors, or few draws, bring to 1 or more would be worth infinitely much.
+_MAX_SHARE = 1 - 1e-9
+_MAX_SQUARED_Z = 40.0**2  # beyond 40 standard deviations no outcome changes a decision
+_MIN_SQUARED_COVARIANCE = 1e-200
+_MAX_EXTRA_SQUARED_Z = 80.0  # a decision whose z² exceeds the smallest one by 80 gains e^-40 times as much
+_FACTORS_PER_LOG = 32  # factors multiplied before a logarithm is taken; more could underflow
 
 
-@register("tau-vr", linked=True)
-def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
-    """Expected drop of the squared error of effects: sum_j w_j C_j² / (v + s2)."""
+@register("tau-vr")
+def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
+    """Expected drop of the squared error of effects: sum_j w_j C_j² / (v + s2).
 
-    def drop(covariance: Array, spread: Array, about: _Effects) -> Array:
-        return np.asarray(_squared(covariance, spread, about) @ about.weights / spread[:, 1])
+    The drop of the weighted mean of Var tau_j. It is the integrated variance reduction of Cohn (1996), "Neural Network
+    Exploration Using Optimal Experiment Design", Neural Networks 9(6), doi:10.1016/0893-6080(95)00137-9, with effects
+    in place of outcomes.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The belief about the N units.
+    treatment : (N,)
+        The arm of each unit.
+    targets : TargetBelief
+        The belief about the target population.
+
+    Returns
+    -------
+    scores (N,)
+
+    Examples
+    --------
+    >>> from causalbald import acquisition
+    >>> from causalbald.testing import fake_posterior
+    >>> acquisition.score("tau-vr", fake_posterior(3), [0, 1, 0]).shape
+    (3,)
+    """
+
+    def drop(covariance: Array, spread: Array, effects: _Effects) -> Array:
+        return np.asarray(_squared(covariance, spread, effects) @ effects.weights / spread[:, 1])
 
     return _over_targets(posterior, treatment, targets, drop)
 
 
-@register("epig-tau", linked=True)
-def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
-    """Information about the effects: -1/2 sum_j w_j log(1 - C_j² / ((v + s2) v_tau_j))."""
+@register("epig-tau")
+def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
+    """Information about the effects: -1/2 sum_j w_j log(1 - C_j² / ((v + s2) v_tau_j)).
 
-    def information(covariance: Array, spread: Array, about: _Effects) -> Array:
-        share = _squared(covariance, spread, about) / spread[:, 1:] / about.variance
-        return -0.5 * _mean_log_rest(share, about.weights)
+    The weighted mean of I(y; tau_j). It is the expected predictive information gain of Bickford Smith, Kirsch,
+    Farquhar, Gal, Foster and Rainforth (2023), "Prediction-Oriented Bayesian Active Learning", AISTATS,
+    arXiv:2304.08151, with effects in place of predictions. For jointly Gaussian y and tau_j with correlation r_j,
+    I(y; tau_j) = -1/2 log(1 - r_j²), and r_j² = C_j² / ((v + s2) v_tau_j).
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The belief about the N units.
+    treatment : (N,)
+        The arm of each unit.
+    targets : TargetBelief
+        The belief about the target population.
+
+    Returns
+    -------
+    scores (N,)
+
+    Examples
+    --------
+    >>> from causalbald import acquisition
+    >>> from causalbald.testing import fake_posterior
+    >>> acquisition.score("epig-tau", fake_posterior(3), [0, 1, 0]).shape
+    (3,)
+    """
+
+    def information(covariance: Array, spread: Array, effects: _Effects) -> Array:
+        share = _squared(covariance, spread, effects) / spread[:, 1:] / effects.variance
+        return -0.5 * _mean_log_rest(share, effects.weights)
 
     return _over_targets(posterior, treatment, targets, information)
 
 
-@register("epig-mu", linked=True)
-def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
-    """Information about both potential outcomes: as epig-tau, with c_jᵀ Σ_j⁻¹ c_j for C_j² / v_tau_j."""
-    belief = posterior.linearised()
-    goal, total = _Goal(belief, targets), np.empty(len(belief))
-    scale = np.trace(goal.both, axis1=1, axis2=2).mean() / 2
-    inverse = np.linalg.inv(goal.both + (1e-9 * scale + _TINY) * np.eye(2))
-    for rows in _chunks(len(belief), _CHUNK):
-        both = [_covariance(belief, treatment, goal, rows, arm) for arm in (0, 1)]
+@register("epig-mu")
+def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
+    """Information about both potential outcomes: as epig-tau, with c_jᵀ Σ_j⁻¹ c_j for C_j² / v_tau_j.
+
+    The weighted mean of I(y; (mu_0(x_j), mu_1(x_j))), the information gain of EPIG (see :func:`epig_tau`) about pairs
+    of predictions. c_j are the covariances of mu_t(x_i) with both expected outcomes of target j, and Σ_j (2, 2) is the
+    covariance of these two. The share of Var y that the pair explains is R_j² = c_jᵀ Σ_j⁻¹ c_j / (v + s2), and the
+    information is -1/2 log(1 - R_j²).
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The belief about the N units.
+    treatment : (N,)
+        The arm of each unit.
+    targets : TargetBelief
+        The belief about the target population.
+
+    Returns
+    -------
+    scores (N,)
+
+    Examples
+    --------
+    >>> from causalbald import acquisition
+    >>> from causalbald.testing import fake_posterior
+    >>> acquisition.score("epig-mu", fake_posterior(3), [0, 1, 0]).shape
+    (3,)
+    """
+    belief, weights = posterior.linearised(), targets.population.weights
+    sigma = targets.posterior.covariance[targets.population.positions]  # Σ_j, (J, 2, 2)
+    total = np.empty(len(belief))
+    # A jitter of 1e-9 of the mean variance keeps Σ_j invertible where both arms are perfectly correlated.
+    scale = np.trace(sigma, axis1=1, axis2=2).mean() / 2
+    inverse = np.linalg.inv(sigma + (1e-9 * scale + _TINY) * np.eye(2))
+    for rows in _slices(len(belief), _BLOCK_UNITS):
+        under_arms = [_covariance(targets, rows, arm) for arm in (0, 1)]
         expectation, outcome = _spread(belief, treatment, rows)
-        for part in _chunks(len(outcome), _CACHED):
-            c0, c1 = both[0][part], both[1][part]
+        for part in _slices(len(outcome), _CACHED_UNITS):
+            c0, c1 = under_arms[0][part], under_arms[1][part]
+            # cᵀ Σ⁻¹ c = c_0² S_00 + 2 c_0 c_1 S_01 + c_1² S_11 with S = Σ⁻¹.
             quadratic = c0 * (c0 * inverse[:, 0, 0] + c1 * (2 * inverse[:, 0, 1])) + c1**2 * inverse[:, 1, 1]
-            if belief.n_draws is not None and belief.n_draws > 3:  # as the adjusted R² of two regressors
+            if belief.n_draws is not None and belief.n_draws > 3:
+                # Draws: as the adjusted R² of two regressors, 1 - (1 - R²) n / (n - 2) with n = S - 1.
                 v, n = expectation[part, None], belief.n_draws - 1
                 quadratic = v - (v - quadratic) * (n / (n - 2))
-            total[rows][part] = -0.5 * _mean_log_rest(quadratic / outcome[part, None], goal.about.weights)
-        # Of a unit itself, c is a column of its own Σ, so that cᵀ Σ⁻¹ c = v.
-        itself = -0.5 * _mean_log_rest((expectation / outcome)[:, None], np.ones(1))
-        total[rows] = goal.with_own(total[rows], itself, rows)
+            total[rows][part] = -0.5 * _mean_log_rest(quadratic / outcome[part, None], weights)
+        # For the unit itself, c is a column of its Σ, so that cᵀ Σ⁻¹ c = v.
+        to_itself = -0.5 * _mean_log_rest((expectation / outcome)[:, None], np.ones(1))
+        total[rows] = _with_unit_itself(total[rows], to_itself, targets, rows)
     return _log(total)
 
 
-@register("regret", linked=True)
-def regret(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
+@register("regret")
+def regret(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
     """Expected gain of deciding whom to treat after the outcome: sum_j w_j [h phi(m/h) - abs(m) Phi(-abs(m)/h)].
 
     The knowledge gradient of the decision: m is E tau_j minus the effect that is worthwhile, and
-    h = abs(C_j) / sqrt(v + s2) is how far the outcome is expected to move it.
+    h = abs(C_j) / sqrt(v + s2) is how far the outcome is expected to move it. After y, m becomes m + h z with standard
+    normal z, and the best decision gains max(m + h z, 0). Its expectation minus max(m, 0) is the bracket above. See
+    Frazier, Powell and Dayanik (2009), "The Knowledge-Gradient Policy for Correlated Normal Beliefs", INFORMS Journal
+    on Computing 21(4), doi:10.1287/ijoc.1080.0314.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The belief about the N units.
+    treatment : (N,)
+        The arm of each unit.
+    targets : TargetBelief
+        Its population holds the effect that is worthwhile, ``threshold``.
+
+    Returns
+    -------
+    scores (N,)
+
+    Examples
+    --------
+    >>> from causalbald import acquisition
+    >>> from causalbald.testing import fake_posterior
+    >>> acquisition.score("regret", fake_posterior(3), [0, 1, 0]).shape
+    (3,)
     """
 
-    def gain(covariance: Array, spread: Array, about: _Effects) -> Array:
-        moved = _squared(covariance, spread, about)  # h² times the outcome's variance
-        squared = about.distance**2 * spread[:, 1:] / (moved + _NOTHING)  # (m / h)²
-        closest = np.minimum(squared.min(axis=1, keepdims=True) + _NEGLIGIBLE, _FAR)
+    def gain(covariance: Array, spread: Array, effects: _Effects) -> Array:
+        moved = _squared(covariance, spread, effects)  # h² (v + s2)
+        squared = effects.distance**2 * spread[:, 1:] / (moved + _MIN_SQUARED_COVARIANCE)  # (m / h)²
+        # Gains fall as exp(-(m / h)² / 2): decisions far from the closest one add nothing and are left out.
+        closest = np.minimum(squared.min(axis=1, keepdims=True) + _MAX_EXTRA_SQUARED_Z, _MAX_SQUARED_Z)
         unit, target = np.nonzero(squared < closest)
         z = np.sqrt(squared[unit, target])
         h = np.sqrt(moved[unit, target] / spread[unit, 1])
-        each = h * (np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) - z * ndtr(-z)) * about.weights[target]
-        return np.bincount(unit, each, minlength=len(moved)).astype(np.float64, copy=False)
+        gains = h * (np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) - z * ndtr(-z)) * effects.weights[target]
+        return np.bincount(unit, gains, minlength=len(moved)).astype(np.float64, copy=False)
 
     return _over_targets(posterior, treatment, targets, gain)
 
 
-@register("default", batch="auto", linked=True)
-def default(posterior: Posterior, treatment: Treatment, *, targets: Targets) -> Array:
-    """What we recommend: tau-vr, one unit after the other; from a few draws mu-rho-bald, if all matter alike."""
-    if targets.everyone and not posterior.relates_units:
+@register("default", batch="auto")
+def default(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
+    """What we recommend: tau-vr, one unit after the other; from a few draws mu-rho-bald, if all matter alike.
+
+    Covariances between units cannot be estimated from a few draws, and mu-rho-bald does not need them.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The belief about the N units.
+    treatment : (N,)
+        The arm of each unit.
+    targets : TargetBelief
+        The belief about the target population.
+
+    Returns
+    -------
+    scores (N,)
+
+    Examples
+    --------
+    >>> from causalbald import acquisition
+    >>> from causalbald.testing import fake_posterior
+    >>> belief = fake_posterior(3)
+    >>> bool((acquisition.score("default", belief, [0, 1, 0]) == acquisition.score("tau-vr", belief, [0, 1, 0])).all())
+    True
+    """
+    if targets.population.is_whole_pool and not posterior.relates_units:
         return mu_rho_bald(posterior, treatment)
     return tau_vr(posterior, treatment, targets=targets)
 
 
 class _Effects(NamedTuple):
-    """Effects that a unit may be worth something to: of J targets, arrays (J,); of n units themselves, (n, 1)."""
+    """Effects that an outcome may teach about: of J targets, arrays (J,); of n units themselves, (n, 1)."""
 
     weights: Array  # (J,) or (1,)
     variance: Array
-    distance: Array  # of the expectation from the effect that is worthwhile
+    distance: Array  # of the expected effect from the one that is worthwhile, absolute
     draws: int | None
 
     @classmethod
@@ -121,111 +256,106 @@ class _Effects(NamedTuple):
         return cls(weights, variance, np.abs(belief.effect_mean[rows] - threshold), belief.n_draws)
 
 
-class _Goal:
-    """What is believed of the targets."""
-
-    def __init__(self, belief: Posterior, targets: Targets) -> None:
-        self.positions, self.own, self.threshold = targets.positions, targets.own, targets.threshold
-        known = belief if targets.belief is None else targets.belief.linearised()
-        self.factor = known.factor[self.positions].astype(np.float64, copy=False)
-        self.effect = self.factor[:, 1] - self.factor[:, 0]
-        self.both = known.covariance[self.positions]
-        self.about = _Effects.of(known, targets.weights, self.positions, targets.threshold)
-        self.covariance = targets.covariance
-        # Where each unit is among the targets, or -1: a unit's own residual links its outcome to its own effect.
-        self.place = np.full(len(belief), -1) if targets.place is None else targets.place
-        if targets.place is None and targets.belief is None:
-            self.place[self.positions] = np.arange(len(self.positions))
-
-    def with_own(self, to_others: Array, to_itself: Array, rows: slice) -> Array:
-        """Return what units are worth to everyone, if the targets are a sample from which each is left out."""
-        if self.own is None:
-            return to_others
-        place = self.place[rows]
-        left = 1 - np.where(place < 0, 0.0, self.about.weights[place])
-        own = self.own[rows] if isinstance(self.own, np.ndarray) else self.own
-        return np.asarray((1 - own) * to_others / np.maximum(left, _TINY) + own * to_itself)
-
-
+# From covariances (n, J), variances (n, 2) of expectation and outcome, and effects, to what n outcomes are worth, (n,).
 Worth = Callable[[Array, Array, _Effects], Array]
 
 
-def _over_targets(posterior: Posterior, treatment: Treatment, targets: Targets, worth: Worth) -> Array:
-    """Return the log of what ``worth`` makes of the covariances of each unit's outcome with all targets' effects."""
-    belief = posterior.linearised()
-    goal, total = _Goal(belief, targets), np.empty(len(belief))
-    for rows in _chunks(len(belief), _CHUNK):
-        covariance = _covariance(belief, treatment, goal, rows)
+def _over_targets(posterior: Posterior, treatment: Treatment, targets: TargetBelief, worth: Worth) -> Array:
+    """Return the log of ``worth`` of each unit, from the covariances of its outcome with all targets' effects."""
+    belief, population = posterior.linearised(), targets.population
+    effects = _Effects.of(targets.posterior, population.weights, population.positions, population.threshold)
+    total = np.empty(len(belief))
+    for rows in _slices(len(belief), _BLOCK_UNITS):
+        covariance = _covariance(targets, rows, None)
         spread = np.stack(_spread(belief, treatment, rows), axis=1)
-        for part in _chunks(len(spread), _CACHED):
-            total[rows][part] = worth(covariance[part], spread[part], goal.about)
-        if goal.own is not None:
-            total[rows] = goal.with_own(total[rows], _to_itself(belief, treatment, goal, rows, spread, worth), rows)
+        for part in _slices(len(spread), _CACHED_UNITS):
+            total[rows][part] = worth(covariance[part], spread[part], effects)
+        if population.unit_weight is not None:
+            to_itself = _worth_to_itself(belief, treatment, population.threshold, rows, spread, worth)
+            total[rows] = _with_unit_itself(total[rows], to_itself, targets, rows)
     return _log(total)
 
 
-def _to_itself(belief: Posterior, treatment: Treatment, goal: _Goal, rows: slice, spread: Array, worth: Worth) -> Array:
-    """Return what some units' outcomes are worth to their own effects, (n,)."""
-    own = belief.covariance[rows][np.arange(len(spread)), treatment[rows]]
-    alone = _Effects.of(belief, np.ones(1), rows, goal.threshold)
-    alone = alone._replace(variance=alone.variance[:, None], distance=alone.distance[:, None])
-    return worth((own[:, 1] - own[:, 0])[:, None], spread, alone)
+def _worth_to_itself(
+    belief: Posterior, treatment: Treatment, threshold: float, rows: slice, spread: Array, worth: Worth
+) -> Array:
+    """Return what the outcomes of some units are worth to their effects, (n,)."""
+    under_arm = belief.covariance[rows][np.arange(len(spread)), treatment[rows]]  # Cov(mu_t, mu_a), (n, 2)
+    effects = _Effects.of(belief, np.ones(1), rows, threshold)
+    effects = effects._replace(variance=effects.variance[:, None], distance=effects.distance[:, None])
+    return worth((under_arm[:, 1] - under_arm[:, 0])[:, None], spread, effects)
 
 
-def _covariance(belief: Posterior, treatment: Treatment, goal: _Goal, rows: slice, arm: int | None = None) -> Array:
-    """Return Cov(mu_t(x_i), mu_arm(x_j)) of some units and all targets, (n, J); of their effects without an arm.
+def _with_unit_itself(to_others: Array, to_itself: Array, targets: TargetBelief, rows: slice) -> Array:
+    """Return what units are worth to the whole pool, if the targets are a sample from which the unit is left out.
 
-    With targets that are a sample, a unit's with itself is 0: it counts apart.
+    With weight u of the unit itself and weight w_i that it had in the sample (0 if it was not drawn):
+    (1 - u) · to_others / (1 - w_i) + u · to_itself.
     """
-    own, place = treatment[rows], goal.place[rows]
-    here = np.arange(len(own))
-    target = place >= 0
-    if goal.covariance is not None:
-        covariance = goal.covariance(rows, arm)
-    else:
-        factor, local = belief.factor[rows][here, own].astype(np.float64, copy=False), belief.residual[rows][here, own]
-        covariance = factor @ (goal.effect if arm is None else goal.factor[:, arm]).T
-        covariance[here[target], place[target]] += (local[:, 1] - local[:, 0] if arm is None else local[:, arm])[target]
-    if goal.own is not None:  # in place, also where they are kept for the next pick: these are never looked at
-        covariance[here[target], place[target]] = 0.0
+    unit_weight = targets.population.unit_weight
+    if unit_weight is None:
+        return to_others
+    place = targets.places[rows]
+    others_weight = 1 - np.where(place < 0, 0.0, targets.population.weights[place])
+    u = unit_weight[rows] if isinstance(unit_weight, np.ndarray) else unit_weight
+    return np.asarray((1 - u) * to_others / np.maximum(others_weight, _TINY) + u * to_itself)
+
+
+def _covariance(targets: TargetBelief, rows: slice, arm: int | None) -> Array:
+    """Return Cov(mu_t(x_i), mu_arm(x_j)) of some units and all targets, (n, J); with effects if ``arm`` is None.
+
+    If the targets are a sample, the covariance of a unit with itself is 0: the unit counts separately.
+    """
+    covariance = targets.covariance(rows, arm)
+    if targets.population.unit_weight is not None:
+        # In place, also in arrays that a sequential belief keeps for the next pick: it never reads these entries.
+        place = targets.places[rows]
+        is_target = place >= 0
+        covariance[np.flatnonzero(is_target), place[is_target]] = 0.0
     return covariance
 
 
 def _spread(belief: Posterior, treatment: Treatment, rows: slice) -> tuple[Array, Array]:
     """Return v and v + s2 of some units."""
-    own = treatment[rows]
-    here = np.arange(len(own))
-    expectation = belief.variance[rows][here, own]
-    return expectation, np.maximum(expectation + belief.noise[rows][here, own], _TINY)
+    arm = treatment[rows]
+    units = np.arange(len(arm))
+    expectation = belief.variance[rows][units, arm]
+    return expectation, np.maximum(expectation + belief.noise[rows][units, arm], _TINY)
 
 
-def _squared(covariance: Array, spread: Array, about: _Effects) -> Array:
-    """Return C_j²; from S draws without the bias of squaring an estimate, where that leaves more than nothing.
+def _squared(covariance: Array, spread: Array, effects: _Effects) -> Array:
+    """Return C_j²; from S draws without the bias of squaring an estimate, but never below 0.
 
-    With n = S - 1, E C² = C² (n + 1) / n + v v_tau / n and E[v v_tau] = v v_tau + 2 C² / n for sample moments of
-    Gaussian draws, which are solved for C².
+    For sample moments (hats) of S Gaussian draws and n = S - 1:
+        E Ĉ² = C² (n + 1) / n + v v_tau / n  and  E[v̂ v̂_tau] = v v_tau + 2 C² / n.
+    Solved for C², the unbiased estimate is n (n Ĉ² - v̂ v̂_tau) / ((n + 2) (n - 1)).
     """
     square = covariance**2
-    if about.draws is None:
+    if effects.draws is None:
         return square
-    n = about.draws - 1
-    both = spread[:, :1] * about.variance
-    return np.maximum(n * (n * square - both) / ((n + 2) * (n - 1)), 0.0) if n > 1 else square
+    n = effects.draws - 1
+    product = spread[:, :1] * effects.variance
+    return np.maximum(n * (n * square - product) / ((n + 2) * (n - 1)), 0.0) if n > 1 else square
 
 
 def _mean_log_rest(share: Array, weights: Array) -> Array:
-    """Return sum_j w_j log(1 - share_j) of shares (n, J); where weights are equal, few logarithms of products do."""
-    rest = 1.0 - np.clip(share, 0.0, _CERTAIN)
+    """Return sum_j w_j log(1 - share_j), (n,), of shares (n, J).
+
+    With equal weights, logs of products of 32 factors are summed, which takes fewer logarithms.
+    """
+    rest = 1.0 - np.clip(share, 0.0, _MAX_SHARE)
     if (weights == weights[0]).all():
-        rest = np.multiply.reduceat(rest, np.arange(0, len(weights), _FACTORS), axis=1)
+        rest = np.multiply.reduceat(rest, np.arange(0, len(weights), _FACTORS_PER_LOG), axis=1)
         return np.asarray(np.log(rest).sum(axis=1) * weights[0])
     return np.asarray(np.log(rest) @ weights)
 
 
 def _log(values: Array) -> Array:
+    """Return logs of values, at least log(1e-300)."""
     result: Array = np.log(np.maximum(values, _TINY))
     return result
 
 
-def _chunks(length: int, size: int) -> Iterator[slice]:
+def _slices(length: int, size: int) -> Iterator[slice]:
+    """Yield slices of ``size`` that cover ``length`` rows."""
     return (slice(start, start + size) for start in range(0, length, size))

@@ -15,8 +15,8 @@ from causalbald.campaign._belief import Belief
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
-from causalbald.pools import _choosing
-from causalbald.selection._conditioning import DowndatedBelief
+from causalbald.pools import batch_rule
+from causalbald.selection import SequentialMarginals
 
 # At or below these shares, another batch is unlikely to change what is done.
 MAX_SMALL_GAIN = 0.02
@@ -92,7 +92,7 @@ def advise(state: State, pool: CampaignPool, settings: CampaignSettings, size: i
     settled, drift = float(weights @ belief.settled(effects)), _drift(state, belief)
     # Five members of an ensemble cannot say what further outcomes would teach.
     errors = None
-    if _choosing.batch_rule(belief.model, pool.x) == "greedy":
+    if batch_rule(belief.model, pool) == "greedy":
         errors = _expected_errors(belief, state, min(size, len(open_units)), left)
     advice = Advice(
         _BUDGET_SPENT if is_broke else _verdict(errors, settled, drift, len(open_units)),
@@ -162,7 +162,7 @@ def _expected_errors(belief: Belief, state: State, size: int, left: Budget) -> _
     chosen = pool.units.positions(pick.id for pick in picks)
     focus, weights = belief.focus
     units = np.unique(np.concatenate([focus, pending, chosen]))
-    after = DowndatedBelief(belief.model.posterior(pool.x[units]).linearised(), pool.arm[units], None)
+    after = SequentialMarginals(belief.model.posterior(pool.x[units]).linearised(), pool.arm[units])
     focus_rows = np.searchsorted(units, focus)
     errors: list[float] = []
     for group in (pending, chosen):

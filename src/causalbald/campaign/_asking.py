@@ -22,7 +22,7 @@ from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.errors import InputError
-from causalbald.pools import _choosing
+from causalbald.pools import choose_batch
 
 DEFAULT_BATCH_SIZE = 10
 _AUDIT_ROUNDING = 1e-9
@@ -122,11 +122,10 @@ def _audits(
 def _chosen_by_model(belief: Belief, candidates: Candidates) -> Choice:
     """Return units chosen by the campaign's acquisition function, each after conditioning on those before it."""
     pool, function = belief.pool, acquisition.load(belief.settings.acquisition)
-    scores = None if function.batchwise else belief.scores(candidates.rng)
-    chosen = _choosing.choose(
+    scores = None if isinstance(function, acquisition.BatchFunction) else belief.scores(candidates.rng)
+    chosen = choose_batch(
         belief.model,
-        pool.x,
-        pool.arm,
+        pool,
         function,
         candidates.size,
         available=candidates.units,
@@ -134,9 +133,7 @@ def _chosen_by_model(belief: Belief, candidates: Candidates) -> Choice:
         batch="auto",
         pending=candidates.waiting,
         measured=candidates.measured,
-        propensity=pool.propensity,
-        targets=belief.targets,
-        cost=pool.cost,
+        population=belief.population,
         budget=candidates.budget.limit,
         scores=scores,
     )

@@ -12,7 +12,7 @@ from causalbald._gaussian import interval
 from causalbald._random import generator
 from causalbald._threads import CHUNK_UNITS, one_thread
 from causalbald._typing import Array, Mask, Positions
-from causalbald.acquisition import Targets
+from causalbald.acquisition import TargetPopulation
 from causalbald.campaign._effects import AverageEffect, Effects
 from causalbald.campaign._events import BeliefSummary
 from causalbald.campaign._pool import CampaignPool
@@ -20,7 +20,7 @@ from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator
-from causalbald.pools import _choosing
+from causalbald.pools import pool_population, score_pool
 from causalbald.posterior import Posterior
 
 SETTLED_PROBABILITY = 0.95
@@ -92,23 +92,14 @@ class Belief:
         return [AverageEffect(*map(float, cells)) for cells in zip(mean, sd, lower, upper, strict=True)]
 
     @cached_property
-    def targets(self) -> Targets:
+    def population(self) -> TargetPopulation:
         """The pool as the target population, with the effect at which the decision whom to treat changes."""
         threshold = self.settings.sign * self.settings.worthwhile
-        return _choosing.pool_targets(len(self.pool), weights=self.pool.weight, threshold=threshold)
+        return pool_population(len(self.pool), weights=self.pool.weight, threshold=threshold)
 
     def scores(self, rng: np.random.Generator) -> Array:
         """Return the score of each unit of the pool, (N,), by the campaign's acquisition function."""
-        pool = self.pool
-        return _choosing.score_pool(
-            self.model,
-            pool.x,
-            pool.arm,
-            self.settings.acquisition,
-            propensity=pool.propensity,
-            targets=self.targets,
-            rng=rng,
-        )
+        return score_pool(self.model, self.pool, self.settings.acquisition, population=self.population, rng=rng)
 
     def treats(self, effects: Effects) -> Mask:
         """Return which units the policy treats, (n,): those with an expected effect better than the worthwhile one."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
 
 from causalbald._money import costs_of
 from causalbald._typing import Array, Mask, Positions, Treatment
 from causalbald.campaign._events import Creation
 from causalbald.campaign.storage._base import Storage
 from causalbald.tables import Column, Ids, encode, to_numbers
+
+if TYPE_CHECKING:
+    from causalbald.pools import Block, MemoryPool
 
 ROWS_IN_PART = 100_000
 
@@ -89,6 +93,21 @@ class CampaignPool:
     def table(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of the user's table; raises KeyError or ArrowInvalid for an unknown one."""
         return pa.concat_tables(self._parts(names))
+
+    def take(self, positions: ArrayLike) -> Block:
+        """Return some units, in the order of ``positions``, with their propensities."""
+        return self._in_memory.take(positions)
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield all units in their order, ``size`` at a time, with their propensities."""
+        return self._in_memory.blocks(size)
+
+    @cached_property
+    def _in_memory(self) -> MemoryPool:
+        """The encoded covariates, arms and propensities of all units."""
+        from causalbald.pools import MemoryPool  # heavy: `status` must not import torch
+
+        return MemoryPool(self.x, self.arm, propensity=self.propensity)
 
     def without(self, ids: Iterable[str]) -> Positions:
         """Return the positions of all units except those with these ids, sorted."""

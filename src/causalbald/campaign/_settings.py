@@ -86,7 +86,7 @@ class CampaignSettings:
         if self.budget is not None:
             check_number(self.budget, "budget", above=0.0)
         check_int(self.seed, "seed", low=0)
-        if acquisition.load(self.acquisition).pointwise and self.weight is not None:
+        if self.weight is not None and not acquisition.load(self.acquisition).needs_population:
             raise InputError(
                 f"acquisition {self.acquisition!r} does not ask who matters: take 'default', or leave out the weight."
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,9 +37,11 @@ def acquisitions(as_json: Json = False) -> None:
 
     rows = []
     for function in map(acquisition.load, acquisition.names()):
-        needs = "covariates" if function.batchwise else ", ".join(sorted(function.needs)) or "-"
-        temperature = None if function.batchwise else function.temperature
-        rows.append({"name": function.name, "temperature": temperature, "needs": needs, "prefers": function.summary})
+        row: dict[str, Any] = {"name": function.name, "temperature": None, "needs": "covariates"}
+        if isinstance(function, acquisition.ScoreFunction):
+            needs = ", ".join(sorted(function.needs - {"posterior"})) or "-"
+            row |= {"temperature": function.temperature, "needs": needs}
+        rows.append(row | {"prefers": function.summary})
     print_records(rows, as_json=as_json)
 
 

@@ -202,7 +202,7 @@ def _check_names(options: PoolOptions, where: BackendOptions) -> None:
         raise InputError("--ray-address names a Ray cluster: add --backend ray, or leave it out.")
     function = acquisition.load(options.acquisition)
     check_on_disk(function)
-    if function.pointwise and (options.weight is not None or options.worthwhile):
+    if not function.needs_population and (options.weight is not None or options.worthwhile):
         raise InputError(
             f"acquisition {function.name!r} asks neither who matters nor what is worthwhile: take a targeted one, such "
             "as tau-vr or regret, or leave --weight and --worthwhile out."

@@ -33,7 +33,7 @@ from causalbald.diagnostics._support import EQUAL_ARMS, is_outside
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, PropensityNetwork
 from causalbald.models import load as load_model
-from causalbald.pools import _choosing
+from causalbald.pools import MemoryPool, batch_rule, choose_batch
 
 LEAST_NUMBERS = {"warm_start": 2, "batch_size": 1, "steps": 0}
 """The numbers that describe a trial, and how small each may be."""
@@ -110,7 +110,7 @@ def run_trial(
     benchmark: Benchmark,
     *,
     model: str | CateEstimator,
-    acquisition: str | acq.Acquisition | acq.Score,
+    acquisition: acq.AcquisitionLike,
     warm_start: int,
     batch_size: int,
     steps: int,
@@ -138,7 +138,7 @@ def run_trial(
     batch_size, steps : int
         How many units are chosen at a time, and how often.
     temperature, batch
-        As for :func:`causalbald.pools.choose`.
+        As for :func:`causalbald.pools.choose_batch`.
     seed : int
         Determines the warm start, the model's random numbers and the batches.
     track : "paid" or "paper"
@@ -225,7 +225,7 @@ class _Study:
 
     benchmark: Benchmark
     template: CateEstimator
-    function: acq.Acquisition
+    function: acq.AcquisitionFunction
     planned_labels: list[int]  # before each fit
     temperature: float | None
     batch: BatchRule
@@ -244,22 +244,19 @@ class _Study:
         available = np.setdiff1d(np.arange(len(pool)), measured)
         size, budget = self._limits(self.planned_labels[step + 1], measured, available)
         if self.track == "paper":  # the temperature decides how propensities are raised
-            rule = _choosing.batch_rule(model, pool.x, rule)
+            rule = batch_rule(model, MemoryPool(pool.x, pool.t), rule)
             if rule == "softmax" and temperature is None:
                 temperature = self.function.temperature
             propensity = _untempered(propensity, pool.t, temperature)
-        return _choosing.choose(
+        return choose_batch(
             model,
-            pool.x,
-            pool.t,
+            MemoryPool(pool.x, pool.t, propensity=propensity, cost=self.cost),
             self.function,
             size,
             available=available,
             rng=generator(self.seed, "choose", step),
             batch=rule,
             temperature=temperature,
-            propensity=propensity,
-            cost=self.cost,
             budget=budget,
         )
 
@@ -339,7 +336,7 @@ def refit(
     return model.fit(labels.y, labels.t, X=labels.x, pool=benchmark.pool.x, validation=validation)
 
 
-def needs_estimated_propensity(pool: Split, function: acq.Acquisition) -> bool:
+def needs_estimated_propensity(pool: Split, function: acq.AcquisitionFunction) -> bool:
     """Return whether a trial estimates the propensity: for the acquisition function, or to describe its labels."""
     return pool.propensity is None or "propensity" in function.needs
 

@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from causalbald._typing import Array, Positions, Treatment
-from causalbald.acquisition._registry import register
+from causalbald.acquisition import register
 
 _ACROSS = 2.5  # weight of what links both arms, against 1 within an arm: MACAL's alpha and FCCM's
 _PAIRS = 1 << 20  # pairs looked at together
@@ -21,7 +21,7 @@ _COVERED = 0.95
 _CENTRES, _SHARE = 50, 4
 
 
-@register("qhte", batchwise=True)
+@register("qhte")
 def qhte(
     x: Array, treatment: Treatment, measured: Positions, available: Positions, size: int, rng: np.random.Generator
 ) -> Positions:
@@ -37,7 +37,7 @@ def qhte(
     return np.asarray(chosen, dtype=np.intp)
 
 
-@register("macal", batchwise=True)
+@register("macal")
 def macal(
     x: Array, treatment: Treatment, measured: Positions, available: Positions, size: int, rng: np.random.Generator
 ) -> Positions:
@@ -59,7 +59,7 @@ def macal(
     return np.asarray(chosen, dtype=np.intp)
 
 
-@register("lcmd", batchwise=True)
+@register("lcmd")
 def lcmd(
     x: Array, treatment: Treatment, measured: Positions, available: Positions, size: int, rng: np.random.Generator
 ) -> Positions:
@@ -87,7 +87,7 @@ def lcmd(
     return np.asarray(chosen, dtype=np.intp)
 
 
-@register("fccm", batchwise=True)
+@register("fccm")
 def fccm(
     x: Array, treatment: Treatment, measured: Positions, available: Positions, size: int, rng: np.random.Generator
 ) -> Positions:

@@ -1,34 +1,21 @@
-"""Pools, in memory or on disk: score everyone, choose a batch."""
+"""Pools, in memory or on disk: score all units, choose a batch."""
 
-from causalbald.pools._choosing import (
-    SHORTLIST,
-    affordable,
-    among,
-    batch_rule,
-    block_size,
-    choose,
-    payable,
-    pool_targets,
-    score_pool,
-    shortlisted,
-)
+from causalbald.pools._choosing import batch_rule, choose_batch
 from causalbald.pools._parquet import ParquetPool
+from causalbald.pools._pool import Block, MemoryPool, Pool
+from causalbald.pools._population import pool_population
 from causalbald.pools._round import ParquetRound
-from causalbald.pools._scorer import Block, Scorer
+from causalbald.pools._scoring import Scorer, score_pool
 
 __all__ = [
-    "SHORTLIST",
     "Block",
+    "MemoryPool",
     "ParquetPool",
     "ParquetRound",
+    "Pool",
     "Scorer",
-    "affordable",
-    "among",
     "batch_rule",
-    "block_size",
-    "choose",
-    "payable",
-    "pool_targets",
+    "choose_batch",
+    "pool_population",
     "score_pool",
-    "shortlisted",
 ]

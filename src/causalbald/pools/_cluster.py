@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -17,19 +18,24 @@ from causalbald._typing import Array
 from causalbald._workers import ray_pool
 from causalbald.errors import CausalBaldError, InputError
 from causalbald.pools._parquet import BLOCK_CELLS, Encoding, ParquetPool
-from causalbald.pools._scorer import Block, Scorer
+from causalbald.pools._pool import Block
+from causalbald.pools._scoring import Scorer
 from causalbald.tables import to_numbers
 
 
 def ray_scores(
-    pool: ParquetPool, score: Scorer, size: int, address: str | None, weight: tuple[str, float] | None = None
+    scorer: Scorer, size: int, *, pool: ParquetPool, address: str | None, weight: tuple[str, float] | None = None
 ) -> Iterator[Array]:
     """Yield the scores of all units, in order; the cluster's tasks read, encode and score the rows.
 
-    ``weight`` is the column by which units' own effects count, if they do, and its sum over the pool.
+    A backend of `score_pool`. ``weight`` is the column that says how much each unit's effect matters, and the sum of
+    this column over the pool; it is read only if effects of single units are weighted. Raises InputError for a function
+    that draws at random, and CausalBaldError if a task fails or rows come back in another order.
     """
-    if "rng" in score.function.needs:
-        raise InputError(f"acquisition {score.function.name!r} draws at random, row after row: use backend 'local'.")
+    if "rng" in scorer.function.needs:
+        raise InputError(f"acquisition {scorer.function.name!r} draws at random, row after row: use backend 'local'.")
+    if scorer.targets is None or scorer.targets.unit_weight is None:
+        weight = None
     start = 0
     with ray_pool(os.cpu_count() or 1, address), _in_order():
         from ray import data
@@ -37,10 +43,9 @@ def ray_scores(
         # One path, and not one for each file: Ray looks at several in threads that get in each other's way.
         files = data.read_parquet(str(pool.path.resolve()), file_extensions=["parquet", "pq"])
         rows = files.select_columns(list(dict.fromkeys([*pool.encoding.names, *(weight or ())[:1]])))
-        work = _scored(pool.encoding, score, size, weight)
-        rows_together = (
-            -(-(BLOCK_CELLS // pool.sample.x.shape[1]) // size) * size
-        )  # blocks are those of backend 'local'
+        work = _task(pool.encoding, scorer, size, weight)
+        # Blocks are the same as with backend 'local'.
+        rows_together = -(-(BLOCK_CELLS // pool.sample.x.shape[1]) // size) * size
         done = rows.map_batches(work, batch_size=rows_together, batch_format="pyarrow", zero_copy_batch=True)
         parts: Iterable[Any] = done.iter_batches(batch_size=None, batch_format="pyarrow")
         for part in parts:
@@ -52,30 +57,31 @@ def ray_scores(
         raise CausalBaldError(f"the Ray cluster returned {start:,} of {len(pool):,} rows: use backend 'local'.")
 
 
-def _scored(
-    encoding: Encoding, score: Scorer, size: int, weight: tuple[str, float] | None
+def _task(
+    encoding: Encoding, scorer: Scorer, size: int, weight: tuple[str, float] | None
 ) -> Callable[[pa.Table], pa.Table]:
-    """Return a function that scores the rows of a table."""
+    """Return the function that a task of the cluster runs: from the rows of a table to their scores and arms."""
     # A function with a name is looked up by it: the module of a plugin cannot be sent.
-    function = score.function.name if score.function.name in acq.names() else score.function
-    rest = score.goal, score.targets, score.cross_belief, score.propensity
-    model = score.model
+    function = scorer.function.name if scorer.function.name in acq.names() else scorer.function
+    options = {f.name: getattr(scorer, f.name) for f in fields(scorer) if f.name != "function"}
 
     def work(table: pa.Table) -> pa.Table:
-        there = Scorer(model, acq.load(function), *rest)
-        x, arm, *_ = encoding.block(table)
-        own = None if weight is None else to_numbers(table[weight[0]], weight[0]) / weight[1]
-        parts = (slice(k, k + size) for k in range(0, len(x), size))
-        blocks = (Block(x[part], arm[part], own=None if own is None else own[part]) for part in parts)
-        scores = np.concatenate([there(block) for block in blocks])
-        return pa.table({"score": scores, "arm": arm.astype(np.int8)})
+        local_scorer = Scorer(function=acq.load_score_function(function), **options)
+        rows = encoding.block(table)
+        unit_weight = None if weight is None else to_numbers(table[weight[0]], weight[0]) / weight[1]
+        slices = (slice(start, start + size) for start in range(0, len(rows.x), size))
+        blocks = (
+            Block(rows.x[k], rows.arm[k], unit_weight=None if unit_weight is None else unit_weight[k]) for k in slices
+        )
+        scores = np.concatenate([local_scorer(block) for block in blocks])
+        return pa.table({"score": scores, "arm": rows.arm.astype(np.int8)})
 
     return work
 
 
 @contextmanager
 def _in_order() -> Iterator[None]:
-    """Let Ray Data keep the order of rows, be silent, and say in one line what went wrong."""
+    """Let Ray Data keep the order of rows and be silent; turn its errors into one line."""
     from ray import data
     from ray.exceptions import RayError
 
@@ -90,9 +96,9 @@ def _in_order() -> Iterator[None]:
         first = str(error).partition("\n")[0]
         raise InputError(f"Ray cannot read these files as one table ({first}): use backend 'local'.") from None
     except RayError as error:
-        found = re.search(r"^[\w.]*Error: (.+)$", str(error), flags=re.MULTILINE)
-        what = found[1] if found else type(error).__name__
-        raise CausalBaldError(f"a task of the Ray cluster failed ({what}). Backend 'local' may say more.") from error
+        cause = re.search(r"^[\w.]*Error: (.+)$", str(error), flags=re.MULTILINE)
+        reason = cause[1] if cause else type(error).__name__
+        raise CausalBaldError(f"a task of the Ray cluster failed ({reason}). Backend 'local' may say more.") from error
     finally:
         options.preserve_order, context.enable_progress_bars = before[:2]
         logger.setLevel(before[2])

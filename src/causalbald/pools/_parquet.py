@@ -17,7 +17,7 @@ from causalbald._random import generator
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_positions
 from causalbald.errors import InputError
-from causalbald.pools._scorer import Block
+from causalbald.pools._pool import Block
 from causalbald.tables import (
     ArmValue,
     Column,
@@ -100,6 +100,8 @@ class ParquetPool:
     sampled : positions
     sample : Block
         The units from which columns were learned.
+    cost : None
+        Each unit costs 1.
 
     Raises
     ------
@@ -120,6 +122,8 @@ class ParquetPool:
     >>> pool.take([2, 1]).x.tolist()
     [[35.0, 0.0], [38.0, 1.0]]
     """
+
+    cost: Array | None = None
 
     def __init__(
         self,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -15,23 +15,21 @@ from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
 from causalbald import models
+from causalbald._choices import Backend, BatchRule
 from causalbald._files import check_place, replacing
 from causalbald._random import generator
 from causalbald._spreadsheet import read_cell
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_choice, check_int, check_number
-from causalbald.acquisition._registry import Batch
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel
-from causalbald.pools import _choosing
+from causalbald.pools._choosing import batch_rule, choose_batch
 from causalbald.pools._parquet import ParquetPool
-from causalbald.pools._scorer import Block, Scorer
-from causalbald.selection._selection import select
+from causalbald.pools._population import pool_population
+from causalbald.pools._scoring import Progress, Propensity, check_scores, score_pool
 from causalbald.tables import PARQUET_SUFFIXES, as_text, column_of, is_text, read_ids, read_table, to_numbers
 
-Progress = Callable[[int, int], None]
-Backend = Literal["local", "ray"]
 _ROWS_WRITTEN = 1 << 20
 OWN_COLUMNS = ("score", "effect", "lower", "upper")
 
@@ -99,7 +97,7 @@ class ParquetRound:
 
     def scores(
         self,
-        acquisition: str | acq.Acquisition | acq.Score = "default",
+        acquisition: acq.AcquisitionLike = "default",
         *,
         backend: Backend = "local",
         ray_address: str | None = None,
@@ -110,6 +108,7 @@ class ParquetRound:
         Parameters
         ----------
         acquisition : str or callable
+            A score function.
         backend : "local" or "ray"
             On the threads of this machine, or on a Ray cluster that can read the pool's files.
         ray_address : str, optional
@@ -117,15 +116,14 @@ class ParquetRound:
         progress : function, optional
             Called with the number of units scored and of all.
         """
-        function = acq.load(acquisition)
-        return self._scores(function, backend, ray_address, progress, self._rng())
+        return self._scores(acquisition, backend, ray_address, progress, self._rng())
 
     def choose(
         self,
         size: int,
-        acquisition: str | acq.Acquisition | acq.Score = "default",
+        acquisition: acq.AcquisitionLike = "default",
         *,
-        batch: Batch = "auto",
+        batch: BatchRule = "auto",
         temperature: float | None = None,
         scores: ArrayLike | None = None,
         backend: Backend = "local",
@@ -133,13 +131,18 @@ class ParquetRound:
         progress: Progress | None = None,
         picked: Progress | None = None,
     ) -> pa.Table:
-        """Return whom to measure next, in the order of choice: the batch that :func:`causalbald.pools.choose` returns.
+        """Return whom to measure next, in the order of choice.
+
+        The batch is the one that :func:`causalbald.pools.choose_batch` returns for the same rows in memory.
 
         Parameters
         ----------
         size : int
+            How many units to choose.
         acquisition : str or callable
+            A score function.
         batch : "softmax", "greedy" or "auto"
+            As for :func:`causalbald.pools.choose_batch`.
         temperature : float, optional
             Of the softmax, 0 for the highest scores; by default the function's own, and 0 for greedy.
         scores : (N,), optional
@@ -155,137 +158,92 @@ class ParquetRound:
             Id and treatment as in the pool, ``score``, and ``effect, lower, upper``: the expected effect with a 95 %
             interval, given the model.
         """
-        function, rng = acq.load(acquisition), self._rng()
+        rng = self._rng()
         self.check_size(size)
-        if temperature is not None:
-            check_number(temperature, "temperature", low=0.0)
-        known = None if scores is None else self._checked(scores)
+        values = None if scores is None else check_scores(scores, len(self.pool))
         rule = self.rule(batch)
-        if known is None:
-            known = self._checked(self._scores(function, backend, ray_address, progress, rng))
-        open_units = np.isfinite(known)
-        open_units[self.measured] = open_units[self.pending] = False
-        offered = np.where(open_units, known, -np.inf)
-        if rule == "softmax":
-            t = function.temperature if temperature is None else temperature
-            chosen = select(offered, size, temperature=t, rng=rng)
-        else:
-            limit, available = max(_choosing.SHORTLIST, 10 * size), np.flatnonzero(open_units)
-            looked_at = _choosing.shortlisted(lambda: offered, available, limit, function.temperature, rng)
-            chosen = self._greedy(function, size, looked_at, temperature, rng, picked)
-        return self._batch(chosen, known)
+        if values is None:
+            values = check_scores(self._scores(acquisition, backend, ray_address, progress, rng), len(self.pool))
+        is_open = np.isfinite(values)
+        is_open[self.measured] = is_open[self.pending] = False
+        chosen = choose_batch(
+            self.model,
+            self.pool,
+            acquisition,
+            size,
+            available=np.flatnonzero(is_open),
+            rng=rng,
+            batch=rule,
+            temperature=temperature,
+            pending=self.pending,
+            population=self.population(),
+            propensity=self._propensity(acquisition),
+            scores=values,
+            picked=picked,
+        )
+        return self._batch(chosen, values)
 
-    def rule(self, batch: str = "auto") -> Batch:
-        """Return how batches are chosen, if the model can bear it; see :func:`causalbald.pools.batch_rule`."""
-        return _choosing.batch_rule(self.model, self.pool.sample.x, batch)
+    def rule(self, batch: BatchRule = "auto") -> BatchRule:
+        """Return how batches are chosen: ``batch``, or for "auto" what the model allows.
+
+        Raises InputError if the model cannot give greedy batches; see :func:`causalbald.pools.batch_rule`.
+        """
+        return batch_rule(self.model, self.pool, batch)
 
     def save_scores(self, scores: ArrayLike, path: str | Path) -> None:
         """Write ids and scores as a Parquet file, whole or not at all."""
         import pyarrow.parquet as pq
 
         check_scores_file(Path(path), remember=False)
-        known, name, start = self._checked(scores), self.pool.id, 0
+        values, name, start = check_scores(scores, len(self.pool)), self.pool.id, 0
         kind = self.pool.with_whole_ids(self.pool.files.fields([name]).empty_table()).schema.field(name)
         schema = pa.schema([kind, ("score", pa.float64())])
         with replacing(Path(path), *self.pool.files.paths) as beside, pq.ParquetWriter(beside, schema) as writer:
             for ids in map(self.pool.with_whole_ids, self.pool.files.parts([name], _ROWS_WRITTEN)):
-                part = known[start : start + len(ids)]
+                part = values[start : start + len(ids)]
                 writer.write_table(pa.table([ids[name], pa.array(part)], schema=schema))
                 start += len(part)
 
-    def _checked(self, scores: ArrayLike) -> Array:
-        known = np.asarray(scores, dtype=np.float64)
-        if known.shape != (len(self.pool),):
-            raise InputError(f"scores have shape {known.shape} for {len(self.pool)} units: one for each, in order.")
-        if np.isnan(known).any() or np.isposinf(known).any():
-            raise InputError("scores contain NaN or +inf: use -inf for units that must not be chosen.")
-        return known
-
     def _scores(
         self,
-        function: acq.Acquisition,
+        acquisition: acq.AcquisitionLike,
         backend: Backend,
         ray_address: str | None,
         progress: Progress | None,
         rng: np.random.Generator,
     ) -> Array:
-        check_choice(backend, "backend", ("local", "ray"))
-        score = self._scorer(function)
-        size, scores, done = _choosing.block_size(score), np.empty(len(self.pool)), 0
-        if backend == "local":
-            parts = score.over(self._blocks(size, score), rng)
-        else:
-            from causalbald.pools._cluster import ray_scores
+        """Return the scores (N,) of the pool, computed here or on a Ray cluster."""
+        check_choice(backend, "backend", get_args(Backend))
+        check_on_disk(acq.load(acquisition))
+        on_cluster = None
+        if backend == "ray":
+            from causalbald.pools._cluster import ray_scores  # needs an optional dependency
 
-            parts = ray_scores(self.pool, score, size, ray_address, self._weight if _counts_own(score) else None)
-        for part in parts:
-            scores[done : done + len(part)] = part
-            done += len(part)
-            if progress is not None:
-                progress(done, len(scores))
-        if (targets := self._targets(function)) is not None and (len(targets.positions) == done or score.goal_apart):
-            with one_thread():
-                scores[targets.positions] = score.of_goal(rng)
-        return scores
+            on_cluster = partial(ray_scores, pool=self.pool, address=ray_address, weight=self._weight)
+        return score_pool(
+            self.model,
+            self.pool,
+            acquisition,
+            population=self.population(),
+            propensity=self._propensity(acquisition),
+            rng=rng,
+            progress=progress,
+            backend=on_cluster,
+        )
 
-    def _blocks(self, size: int, score: Scorer) -> Iterator[Block]:
-        """Yield all units, with their weights where their own effects count by them."""
-        if self._weights is None or self._weight is None or not _counts_own(score):
-            yield from self.pool.blocks(size)
-            return
-        own, start = self._weights / self._weight[1], 0
-        for block in self.pool.blocks(size):
-            yield block._replace(own=own[start : start + len(block.x)])
-            start += len(block.x)
+    def population(self) -> acq.TargetPopulation:
+        """Return the target population: the pool, with its weights and the effect that is worthwhile."""
+        return pool_population(len(self.pool), weights=self._weights, threshold=self._worthwhile)
 
-    def _scorer(self, function: acq.Acquisition) -> Scorer:
-        check_on_disk(function)
-        propensity = self._propensity.predict if "propensity" in function.needs else None
-        return Scorer.of(self.model, function, self._targets(function), self.pool.take, propensity)
-
-    def targets(self) -> acq.Targets:
-        """Return the population that matters, and the effect that is worthwhile."""
-        return _choosing.pool_targets(len(self.pool), weights=self._weights, threshold=self._worthwhile)
-
-    def _targets(self, function: acq.Acquisition) -> acq.Targets | None:
-        return None if function.pointwise else self.targets()
+    def _propensity(self, acquisition: acq.AcquisitionLike) -> Propensity | None:
+        """Return P(treated given x) as a function of covariates, if the acquisition function takes it."""
+        return self._propensity_model.predict if "propensity" in acq.load(acquisition).needs else None
 
     @cached_property
-    def _propensity(self) -> PropensityModel:
+    def _propensity_model(self) -> PropensityModel:
+        """The model of P(treated given x), fitted on the pool's sample when it is first needed."""
         with one_thread():
             return PropensityModel(random_state=self.seed).fit(self.pool.sample.x, self.pool.sample.arm)
-
-    def _greedy(
-        self,
-        function: acq.Acquisition,
-        size: int,
-        looked_at: Positions,
-        temperature: float | None,
-        rng: np.random.Generator,
-        picked: Progress | None,
-    ) -> Positions:
-        """Choose a batch among a few, as a pool of its own: with those who are pending, and those who matter."""
-        targets = self._targets(function)
-        goal = looked_at[:0] if targets is None else targets.positions
-        rows = np.unique(np.concatenate([looked_at, self.pending, goal]))
-        units = self.pool.take(rows)
-        chosen = _choosing.choose(
-            self.model,
-            units.x,
-            units.arm,
-            function,
-            size,
-            available=np.searchsorted(rows, looked_at),
-            rng=rng,
-            batch="greedy",
-            temperature=temperature,
-            pending=np.searchsorted(rows, self.pending),
-            propensity=self._propensity.predict(units.x) if "propensity" in function.needs else None,
-            targets=None if targets is None else _choosing.among(targets, rows, np.searchsorted(rows, goal)),
-            shortlist=len(rows),
-            picked=picked,
-        )
-        return rows[chosen]
 
     def _batch(self, chosen: Positions, scores: Array) -> pa.Table:
         belief = self.model.posterior(self.pool.take(chosen).x, joint=False)
@@ -373,15 +331,10 @@ def check_scores_file(path: Path, *, remember: bool = True) -> None:
         raise InputError(f"cannot write {path.name!r}: choose a name that ends with .parquet.")
 
 
-def check_on_disk(function: acq.Acquisition) -> None:
-    """Refuse a function that needs all of a pool in memory."""
-    if function.batchwise:
+def check_on_disk(function: acq.AcquisitionFunction) -> None:
+    """Raise InputError for a batch function, which needs the whole pool in memory."""
+    if isinstance(function, acq.BatchFunction):
         raise InputError(
             f"acquisition {function.name!r} looks at all of a pool at once, and this one is on disk: take another, "
             "such as 'default'."
         )
-
-
-def _counts_own(score: Scorer) -> bool:
-    """Whether units' own effects count by weights of their own."""
-    return score.goal is not None and score.goal.own is not None

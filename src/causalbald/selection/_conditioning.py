@@ -1,8 +1,7 @@
-"""A belief that is conditioned on one outcome after another, as batches are chosen."""
+"""Beliefs that allow for one outcome after another while a greedy batch is chosen."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -10,142 +9,184 @@ import numpy as np
 from scipy.linalg import blas
 
 from causalbald._typing import AnyArray, Array, Positions, Treatment
-from causalbald.acquisition._registry import Acquisition, Targets
+from causalbald.acquisition import ScoreFunction, TargetBelief, TargetPopulation
 from causalbald.posterior import Posterior
 
-_CHUNK = 8192
+_BLOCK_ROWS = 8192  # rows of the factor multiplied together
 
 
 class SequentialBelief(Protocol):
-    """What acquisition functions are shown after each pick."""
+    """What a score function is shown after each pick of a greedy batch."""
 
     @property
     def belief(self) -> Posterior:
-        """What is believed now."""
+        """The belief after all outcomes so far."""
 
     @property
-    def targets(self) -> Targets | None:
-        """What matters, with what is believed of it now."""
+    def targets(self) -> TargetBelief | None:
+        """The belief about the target population after all outcomes so far; None if ``belief`` is enough."""
 
     def measure(self, unit: int) -> None:
-        """Allow for the outcome of a unit under its arm, whatever it will be."""
+        """Allow for the outcome of a unit under its arm, whatever its value will be."""
 
 
-def conditioned(
-    posterior: Posterior, treatment: Treatment, function: Acquisition, targets: Targets | None
+def sequential_belief(
+    posterior: Posterior, treatment: Treatment, function: ScoreFunction, population: TargetPopulation | None
 ) -> SequentialBelief:
-    """Return a belief that can be conditioned and holds what the function looks at."""
-    if function.pointwise:
-        return DowndatedBelief(posterior, treatment, None)
-    if function.linked:  # on the outcome's own scale, on which it looks at covariances
-        everyone = np.arange(len(posterior))
-        return DowndatedBelief(posterior.linearised(), treatment, targets or Targets.of(everyone, len(posterior)))
-    return JointBelief(posterior, treatment, targets)
+    """Return the cheapest sequential belief that holds all that a score function looks at.
+
+    Called by `select_greedy`. ``population`` is the whole pool by default.
+    """
+    if not function.needs_population:
+        return SequentialMarginals(posterior, treatment)
+    if "population" in function.needs:
+        return SequentialJoint(posterior, treatment)
+    # Covariances are looked at on the outcome's own scale.
+    everyone = np.arange(len(posterior))
+    population = population or TargetPopulation.of(everyone, len(posterior))
+    return SequentialMarginals(posterior.linearised(), treatment, population)
 
 
-class JointBelief:
-    """The joint belief about all units, made anew after each outcome."""
+class SequentialJoint:
+    """The joint belief about all units, computed anew after each outcome."""
 
-    def __init__(self, posterior: Posterior, treatment: Treatment, targets: Targets | None) -> None:
-        self.belief, self.targets, self._arm = posterior, targets, treatment
+    targets = None
+
+    def __init__(self, posterior: Posterior, treatment: Treatment) -> None:
+        self.belief, self._arm = posterior, treatment
 
     def measure(self, unit: int) -> None:
-        """Allow for the outcome of a unit under its arm, whatever it will be."""
+        """Allow for the outcome of a unit under its arm, whatever its value will be."""
         self.belief = self.belief.condition(unit, int(self._arm[unit]))
 
 
-class DowndatedBelief:
-    """Beliefs about single units, and their covariances with targets, less what the outcomes so far say of both.
+class SequentialMarginals:
+    """Beliefs about single units, and their covariances with targets, updated in place after each outcome.
 
-    An outcome takes s sᵀ off the covariances, where s are those with the outcome over its standard deviation. Rows of
-    the factor stay what they are: between them stands a matrix, F_i metric F_jᵀ, from which an outcome takes as much.
-    Only the rows of who is measured change, by what the outcome says of them beyond the factor. So a pick costs one
-    product of the joint belief with a vector, and one pass over the covariances with targets, however many came before.
+    Write mu_i for the expected outcomes (K,) of unit i. The prior belief is Cov(mu_i, mu_j) = F_i F_jᵀ, plus R_i if
+    i = j. An outcome y of unit m under arm t, with noise s2, takes s sᵀ off the joint covariance, where
+    s_i = Cov(mu_i, mu_mt) / sqrt(v + s2) and v = Var mu_mt. The rows F_i need not change:
+
+    - A metric M (R, R), at first the identity, stands between them: the shared part is F_i M F_jᵀ. The outcome changes
+      it to M - (M f)(M f)ᵀ / (v + s2), with the measured unit's row f = F_mt.
+    - Only the residual of the measured unit is correlated with y, by r = R_m[:, t]. The covariances of unit m with
+      other units come out right if F_m is replaced by F_m - r fᵀ / (r_t + s2), and R_m by R_m - r rᵀ / (r_t + s2).
+
+    So a pick costs one product of the factor with a vector, and one pass over the covariances with targets, however
+    many picks came before.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The joint belief about N units.
+    treatment : (N,)
+        The arm of each unit.
+    population : TargetPopulation, optional
+        Units whose covariances with all units are kept up to date.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.selection import SequentialMarginals
+    >>> from causalbald.testing import fake_posterior
+    >>> after = SequentialMarginals(fake_posterior(4), np.array([0, 1, 0, 1]))
+    >>> before = after.belief.effect_variance
+    >>> after.measure(2)
+    >>> bool((after.belief.effect_variance <= before).all())
+    True
     """
 
-    def __init__(self, posterior: Posterior, treatment: Treatment, targets: Targets | None) -> None:
-        self._joint, self._arm, self._targets = posterior, treatment, targets
-        self._positions = np.empty(0, dtype=np.intp) if targets is None else targets.positions
-        self._within = posterior.latent_covariance  # (N, K, K)
-        self._metric = np.eye(posterior.factor.shape[-1])
-        self._changed: dict[int, Array] = {}  # rows of the factor (K, R) of who is measured
+    def __init__(self, posterior: Posterior, treatment: Treatment, population: TargetPopulation | None = None) -> None:
+        self._joint, self._arm, self._population = posterior, treatment, population
+        self._target_positions = np.empty(0, dtype=np.intp) if population is None else population.positions
+        self._within = posterior.latent_covariance  # (N, K, K), of each unit with itself
+        self._metric = np.eye(posterior.factor.shape[-1])  # M
+        self._measured_rows: dict[int, Array] = {}  # rows (K, R) of the factor that measured units have now
         self._residual = posterior.residual
-        # Covariances (N, J) of own outcomes with the targets' under an arm, or with their effects.
+        # Covariances (N, J) of each unit's outcome with the targets' outcomes under an arm, or with their effects.
         self._across: dict[int | None, Array] = {}
-        self.belief = self._now()
+        self.belief = self._marginals()
 
     @property
-    def targets(self) -> Targets | None:
-        """What matters, with what is believed of it now."""
-        return self._targets and replace(
-            self._targets, belief=self.belief, covariance=self._covariance, place=self._place
-        )
+    def targets(self) -> TargetBelief | None:
+        """The belief about the target population after all outcomes so far; None without a population."""
+        if self._population is None:
+            return None
+        return TargetBelief(self._population, self.belief.linearised(), self._covariance, self._places)
 
     def measure(self, unit: int) -> None:
-        """Allow for the outcome of a unit under its arm, whatever it will be."""
+        """Allow for the outcome of a unit under its arm, whatever its value will be."""
         arm = int(self._arm[unit])
-        # What a binary outcome is worth changes with what is known; a noiseless one must not become worth more.
+        # What a binary outcome is worth changes with what is believed; a noiseless one must not become worth more.
         source = self._joint if self._joint.link == "identity" else self.belief
-        noise = source.measurement_variance(unit, arm)
-        row, local = self._row(unit), self._residual[unit, :, arm]
-        seen = self._metric @ row[arm]
-        spread = max(self._within[unit, arm, arm], 0.0) + noise
-        along = self._times(seen)
+        noise = source.measurement_variance(unit, arm)  # s2
+        row, local = self._row(unit), self._residual[unit, :, arm]  # F_m and r
+        pull = self._metric @ row[arm]  # M f
+        spread = max(self._within[unit, arm, arm], 0.0) + noise  # v + s2
+        # s_i = (F_i M f + r where i = m) / sqrt(v + s2)
+        along = self._times(pull)
         along[unit] += local
         along /= np.sqrt(spread)
         self._within = self._within - along[:, :, None] * along[:, None, :]
-        for to, across in self._across.items():  # in place: J numbers for each of N units
-            blas.dger(-1.0, self._at_targets(along, to), self._own(along), a=across.T, overwrite_a=1)
-        self._metric -= np.outer(seen, seen) / spread
-        self._changed[unit] = row - np.outer(local / (local[arm] + noise), row[arm])
+        for target_arm, across in self._across.items():  # in place: J numbers for each of N units
+            blas.dger(-1.0, self._at_targets(along, target_arm), self._under_arm(along), a=across.T, overwrite_a=1)
+        self._metric -= np.outer(pull, pull) / spread
+        self._measured_rows[unit] = row - np.outer(local / (local[arm] + noise), row[arm])
         if local.any():
             self._residual = self._residual.copy() if self._residual is self._joint.residual else self._residual
             self._residual[unit] -= np.outer(local, local) / (local[arm] + noise)
-        self.belief = self._now()
+        self.belief = self._marginals()
 
-    def _now(self) -> Posterior:
+    def _marginals(self) -> Posterior:
+        """Return the belief about each unit by itself, as a posterior without a factor."""
         p = self._joint
         return p._derived(factor=np.empty((*p.mean.shape, 0)), residual=self._within)
 
     def _row(self, unit: int) -> Array:
-        return self._changed[unit] if unit in self._changed else self._joint.factor[unit].astype(np.float64)
+        """Return the rows (K, R) of the factor that a unit has now."""
+        return self._measured_rows[unit] if unit in self._measured_rows else self._joint.factor[unit].astype(np.float64)
 
     def _times(self, vector: Array) -> Array:
-        """Return the factor's rows times a vector, (N, K)."""
+        """Return the product of each row of the factor with a vector, (N, K)."""
         units, arms, rank = self._joint.factor.shape
         rows = self._joint.factor.reshape(units * arms, rank)  # a stack of small matrices takes twice as long
-        chunks = (rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK))
-        found = np.concatenate([chunk.astype(np.float64, copy=False) @ vector for chunk in chunks])
-        found = found.reshape(units, arms)
-        if self._changed:
-            found[list(self._changed)] = np.stack([*self._changed.values()]) @ vector
-        return found
+        blocks = (rows[start : start + _BLOCK_ROWS] for start in range(0, len(rows), _BLOCK_ROWS))
+        product = np.concatenate([block.astype(np.float64, copy=False) @ vector for block in blocks])
+        product = product.reshape(units, arms)
+        if self._measured_rows:
+            product[list(self._measured_rows)] = np.stack([*self._measured_rows.values()]) @ vector
+        return product
 
     def _covariance(self, rows: slice, arm: int | None) -> Array:
-        """Return the covariances of some units' own outcomes with targets under an arm, or with their effects."""
+        """Return covariances (n, J) of units' outcomes with the targets; see :class:`TargetBelief`.
+
+        They are computed when first asked for, and kept up to date by `measure` from then on.
+        """
         if arm not in self._across:
             factor = self._joint.factor
-            if self._changed:
+            if self._measured_rows:
                 factor = factor.astype(np.float64)
-                factor[list(self._changed)] = np.stack([*self._changed.values()])
-            there = self._at_targets(factor, arm) @ self._metric
-            found: Array = np.ascontiguousarray(self._own(factor).astype(np.float64, copy=False) @ there.T)
-            found[self._positions, np.arange(len(there))] += self._at_targets(self._own(self._residual), arm)
-            self._across[arm] = found
+                factor[list(self._measured_rows)] = np.stack([*self._measured_rows.values()])
+            target_rows = self._at_targets(factor, arm) @ self._metric
+            unit_rows = self._under_arm(factor).astype(np.float64, copy=False)
+            across: Array = np.ascontiguousarray(unit_rows @ target_rows.T)
+            residual = self._at_targets(self._under_arm(self._residual), arm)
+            across[self._target_positions, np.arange(len(target_rows))] += residual
+            self._across[arm] = across
         return self._across[arm][rows]
 
-    def _own(self, values: AnyArray) -> AnyArray:
-        """Return those of (N, K, ...) values that belong to each unit's own arm."""
+    def _under_arm(self, values: AnyArray) -> AnyArray:
+        """Return the entries (N, ...) of values (N, K, ...) that belong to the arm of each unit."""
         return values[np.arange(len(values)), self._arm]
 
     def _at_targets(self, values: AnyArray, arm: int | None) -> Array:
-        """Return those of (N, K, ...) values that belong to targets under an arm, or the difference of arms."""
-        there = values[self._positions].astype(np.float64, copy=False)
-        return there[:, 1] - there[:, 0] if arm is None else there[:, arm]
+        """Return the entries (J, ...) of values (N, K, ...) for targets under an arm, or the difference of arms."""
+        at_targets = values[self._target_positions].astype(np.float64, copy=False)
+        return at_targets[:, 1] - at_targets[:, 0] if arm is None else at_targets[:, arm]
 
     @cached_property
-    def _place(self) -> Positions:
+    def _places(self) -> Positions:
         """Where each unit is among the targets, or -1."""
-        place = np.full(len(self._joint), -1)
-        place[self._positions] = np.arange(len(self._positions))
-        return place
+        places = np.full(len(self._joint), -1)
+        places[self._target_positions] = np.arange(len(self._target_positions))
+        return places

@@ -1,4 +1,4 @@
-"""From scores to a batch: softmax sampling, top-k, or greedy with conditioning after each pick."""
+"""From scores to a batch: softmax sampling, the largest scores, or greedy with conditioning after each pick."""
 
 from __future__ import annotations
 
@@ -8,28 +8,47 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from causalbald import acquisition as acq
-from causalbald._money import spendable
+from causalbald._money import Budget, costs_of
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_cost, check_int, check_positions, check_treatment
 from causalbald.errors import InputError
 from causalbald.posterior import MIN_DRAWS, Posterior
-from causalbald.selection._conditioning import conditioned
+from causalbald.selection._conditioning import sequential_belief
 
-_CHUNK = 1 << 20
+_BLOCK_UNITS = 1 << 20
 
 
 def select(scores: ArrayLike, size: int, *, temperature: float, rng: np.random.Generator) -> Positions:
-    """Choose ``size`` distinct units and return their positions, in the order of choice.
+    """Return ``size`` distinct units, chosen by their scores.
 
     Parameters
     ----------
     scores : (N,)
         Log-importances. Units with -inf are never chosen.
     size : int
+        How many units to choose.
     temperature : float
         T > 0 draws without replacement with probability proportional to exp(score / T), as Gumbel
         top-k; T = 0 takes the largest scores, ties broken by ``rng``.
     rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    positions (size,)
+        In the order of choice.
+
+    Raises
+    ------
+    InputError
+        If a score is NaN or +inf, or fewer than ``size`` scores are finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.selection import select
+    >>> select([0.5, 2.0, -np.inf, 1.0], 2, temperature=0, rng=np.random.default_rng(0)).tolist()
+    [1, 3]
     """
     values = np.asarray(scores, dtype=np.float64)
     size = check_int(size, "size", low=0)
@@ -43,26 +62,40 @@ def select(scores: ArrayLike, size: int, *, temperature: float, rng: np.random.G
     if size > available:
         raise InputError(f"{size} units asked for, but only {available} can be chosen: ask for fewer.")
     best, keys, noise = np.empty(0, dtype=np.intp), np.empty(0), np.empty(0)
-    for start in range(0, len(values), _CHUNK):  # a part at a time, so that pools of many millions need little memory
-        part = values[start : start + _CHUNK]
-        candidates = np.flatnonzero(np.isfinite(part))
-        drawn = rng.gumbel(size=len(candidates))  # with T = 0 it only breaks ties
-        found = part[candidates] / temperature + drawn if temperature > 0 else part[candidates]
+    for start in range(0, len(values), _BLOCK_UNITS):  # in blocks, so that pools of many millions need little memory
+        block = values[start : start + _BLOCK_UNITS]
+        candidates = np.flatnonzero(np.isfinite(block))
+        # Gumbel top-k: the largest of score / T + g, with standard Gumbel g, are a draw without replacement.
+        gumbel = rng.gumbel(size=len(candidates))  # with T = 0 it only breaks ties
+        block_keys = block[candidates] / temperature + gumbel if temperature > 0 else block[candidates]
         best = np.concatenate([best, candidates + start])
-        keys, noise = np.concatenate([keys, found]), np.concatenate([noise, drawn])
-        kept = _largest(keys, noise, size)
-        best, keys, noise = best[kept], keys[kept], noise[kept]
+        keys, noise = np.concatenate([keys, block_keys]), np.concatenate([noise, gumbel])
+        largest = _largest(keys, noise, size)
+        best, keys, noise = best[largest], keys[largest], noise[largest]
     return best
 
 
 def _largest(keys: Array, ties: Array, size: int) -> Positions:
-    """Return where the largest keys are, in order."""
-    worth = np.flatnonzero(keys >= np.partition(keys, -size)[-size]) if 0 < size < len(keys) else np.arange(len(keys))
-    return worth[np.lexsort((ties[worth], keys[worth]))[::-1][:size]]
+    """Return the positions of the ``size`` largest keys in decreasing order; equal keys by decreasing ``ties``."""
+    is_partial = 0 < size < len(keys)
+    candidates = np.flatnonzero(keys >= np.partition(keys, -size)[-size]) if is_partial else np.arange(len(keys))
+    return candidates[np.lexsort((ties[candidates], keys[candidates]))[::-1][:size]]
 
 
 def check_relates_units(posterior: Posterior) -> None:
-    """Refuse a belief that cannot say how units hang together."""
+    """Raise InputError if a belief comes from so few draws that its covariances between units mean nothing.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The belief.
+
+    Examples
+    --------
+    >>> from causalbald.selection import check_relates_units
+    >>> from causalbald.testing import fake_posterior
+    >>> check_relates_units(fake_posterior(3))
+    """
     if not posterior.relates_units:
         raise InputError(
             f"greedy batches need covariances between units, and {posterior.n_draws} draws or members cannot give "
@@ -73,47 +106,69 @@ def check_relates_units(posterior: Posterior) -> None:
 def select_greedy(
     posterior: Posterior,
     treatment: ArrayLike,
-    acquisition: str | acq.Acquisition | acq.Score,
+    acquisition: acq.AcquisitionLike,
     size: int,
     *,
     pending: Iterable[int] = (),
     excluded: Iterable[int] = (),
     propensity: ArrayLike | None = None,
-    targets: acq.Targets | None = None,
+    population: acq.TargetPopulation | None = None,
     cost: ArrayLike | None = None,
     budget: float | None = None,
     temperature: float = 0.0,
     rng: np.random.Generator | None = None,
     picked: Callable[[int, int], None] | None = None,
 ) -> Positions:
-    """Choose ``size`` units one by one, each time conditioning on the pick before scoring again.
+    """Return ``size`` units chosen one by one: after each pick, the belief is conditioned and all are scored again.
 
     Parameters
     ----------
     posterior : Posterior
         Joint belief about the N units; must carry covariance between units (a GP or at least 100 draws).
     treatment : (N,)
+        The arm of each unit.
     acquisition : str or callable
+        A score function.
     size : int
+        How many units to choose.
     pending : positions
         Units chosen earlier whose outcome is still to come: conditioned on first, never chosen.
     excluded : positions
         Units that must not be chosen, for example because they are measured already.
-    propensity, targets
+    propensity : (N,), optional
+        As for :func:`causalbald.acquisition.score`.
+    population : TargetPopulation, optional
         As for :func:`causalbald.acquisition.score`.
     cost : (N,), optional
-        Of measuring each unit: importance is then per cost, except at random.
+        What measuring each unit costs. Importance is then divided by cost, unless the function says otherwise.
     budget : float, optional
-        Stop when no unit can be paid from what is left; with fewer than ``size`` units if need be.
+        Stop when no unit can be paid from what is left, even with fewer than ``size`` units.
     temperature : float
         0 takes the best unit at each pick; above 0, each pick is drawn by softmax.
     rng : numpy.random.Generator, optional
         Needed for a temperature above 0 and for stochastic scores; breaks ties.
     picked : function, optional
-        Called after each pick with the number of units picked so far and of all.
+        Called after each pick with the number of units picked so far and with ``size``.
+
+    Returns
+    -------
+    positions
+        In the order of choice; ``size`` of them unless the budget ends before.
+
+    Raises
+    ------
+    InputError
+        If fewer than ``size`` units can be chosen, the belief comes from few draws, or ``rng`` is missing.
+
+    Examples
+    --------
+    >>> from causalbald.selection import select_greedy
+    >>> from causalbald.testing import fake_posterior
+    >>> len(select_greedy(fake_posterior(6), [0, 1, 0, 1, 0, 1], "mu-bald", 3, excluded=[0]))
+    3
     """
     arm = check_treatment(treatment, len(posterior))
-    function = acq.load(acquisition)
+    function = acq.load_score_function(acquisition)
     size = check_int(size, "size", low=0)
     waiting = check_positions(list(pending), len(posterior), "pending")
     closed = np.zeros(len(posterior), dtype=bool)
@@ -126,14 +181,16 @@ def select_greedy(
         raise InputError("a temperature above 0 draws at random: pass rng=np.random.default_rng(seed).")
     ties = rng or np.random.default_rng(0)
     posterior.warn_if_mostly_local()
-    state = conditioned(posterior, arm, function, targets)
+    state = sequential_belief(posterior, arm, function, population)
     for position in waiting:
         state.measure(int(position))
-    price = np.ones(len(posterior)) if cost is None else check_cost(cost, len(posterior))
-    left = spendable(budget)
+    price = costs_of(np.arange(len(posterior)), None if cost is None else check_cost(cost, len(posterior)))
+    left = Budget(budget).spendable
     chosen: list[int] = []
     while len(chosen) < size and not (closed := closed | (price > left)).all():
-        scores = function(state.belief, arm, propensity=propensity, targets=state.targets, rng=rng)
+        scores = function(
+            state.belief, arm, propensity=propensity, population=population, targets=state.targets, rng=rng
+        )
         scores = np.where(closed, -np.inf, scores - np.log(price) if function.per_cost else scores)
         pick = int(select(scores, 1, temperature=temperature, rng=ties)[0])
         chosen.append(pick)

@@ -27,7 +27,9 @@ def fake_posterior(
     noise : float
         Outcome noise variance.
     link : "identity" or "probit"
+        As for :class:`causalbald.Posterior`.
     seed : int
+        Another seed, another belief.
     """
     rng = np.random.default_rng(seed)
     roots = rng.normal(size=(units, 2, 2)) * (0.4 if residual else 0.0)
