@@ -1,4 +1,4 @@
-"""The one rule by which columns of covariates are matched: by name where both tables have names, else by position."""
+"""The one rule by which columns of covariates are matched: by name if both tables have names, else by position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def table_columns(values: Any, what: str) -> dict[Any, Any] | None:
     """Return a DataFrame's columns by name, in its order; None for an array, whose columns have no names.
 
     Every table that narwhals reads counts as a DataFrame: pandas, polars, Arrow and others. ``what`` names the
-    argument in errors.
+    argument in messages. Raises InputError if two columns have the same name as text.
     """
     if isinstance(values, (np.ndarray, list, tuple)):
         return None
@@ -35,13 +35,16 @@ def table_columns(values: Any, what: str) -> dict[Any, Any] | None:
 
 
 def text_names(values: Any, what: str) -> list[str] | None:
-    """Return the names of a DataFrame's columns if they are text; None for arrays and for numbered columns."""
+    """Return the names of a DataFrame's columns if they are text; None for arrays and for numbered columns.
+
+    Raises InputError if only some names are text. ``what`` names the argument in messages.
+    """
     names = list(table_columns(values, what) or ())
     is_text = [isinstance(name, str) for name in names]
     if any(is_text) and not all(is_text):
-        other = names[is_text.index(False)]
+        number = names[is_text.index(False)]
         raise InputError(
-            f"{what} has columns whose names are text, and others like {other!r}, a {type(other).__name__}: name all "
+            f"{what} has columns whose names are text, and others like {number!r}, a {type(number).__name__}: name all "
             "by text, for example with df.columns = df.columns.astype(str)."
         )
     return [str(name) for name in names] if names and all(is_text) else None
@@ -50,7 +53,7 @@ def text_names(values: Any, what: str) -> list[str] | None:
 def in_fitted_order(columns: dict[Any, Any], fitted: Sequence[str] | None, what: str) -> dict[Any, Any]:
     """Return a table's columns in the order of the names in ``fitted``; raise InputError if the names differ.
 
-    Without names on one of the two sides the columns stay as they are.
+    The columns stay as they are if they or the fitted table have no names.
     """
     if fitted is None or not columns or not all(isinstance(name, str) for name in columns):
         return columns
@@ -67,9 +70,9 @@ def in_fitted_order(columns: dict[Any, Any], fitted: Sequence[str] | None, what:
 
 
 def remember(estimator: Any, names: Sequence[str] | None, shape: tuple[int, ...]) -> None:
-    """Set ``n_features_in_`` and, where columns have names, ``feature_names_in_``, as scikit-learn does.
+    """Set ``n_features_in_`` and, if columns have names, ``feature_names_in_``, as scikit-learn does.
 
-    ``shape`` is that of one unit.
+    ``shape`` is the shape of one unit. Called by ``fit`` of every model.
     """
     estimator.n_features_in_ = shape[0]
     vars(estimator).pop("feature_names_in_", None)

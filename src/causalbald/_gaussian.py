@@ -9,20 +9,21 @@ from scipy.special import ndtr, owens_t, xlogy
 
 from causalbald._typing import Array
 
-_REACH = 8.5  # standard deviations that carry all but 2e-17 of a Gaussian's mass
+_MAX_SDS = 8.5  # standard deviations around the mean that carry all but 2e-17 of a Gaussian's mass
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 
 def expectation(
     function: Callable[[Array], Array], mean: Array, sd: Array, low: Array | float, high: Array | float
 ) -> Array:
-    """Return E[function(z); low < z < high] per unit, z ~ N(mean, sd²), shapes (N,).
+    """Return E[function(z); low < z < high] for each unit, (N,), with z ~ N(mean, sd²) of shapes (N,).
 
-    Gauss-Legendre over the part of [low, high] where the density is not negligible. Narrow the
-    interval to where ``function`` is not negligible, and split it at its kinks.
+    ``function`` takes and returns (N, nodes). Gauss-Legendre quadrature over the part of [low, high] where the density
+    is not negligible. For an exact result choose [low, high] where ``function`` is not negligible, and split the range
+    at kinks of ``function``.
     """
-    start = np.maximum(mean - _REACH * sd, low)
-    stop = np.maximum(np.minimum(mean + _REACH * sd, high), start)
+    start = np.maximum(mean - _MAX_SDS * sd, low)
+    stop = np.maximum(np.minimum(mean + _MAX_SDS * sd, high), start)
     half = (stop - start)[:, None] / 2
     z = start[:, None] + half * (1 + _NODES)
     standard = (z - mean[:, None]) / sd[:, None]
@@ -38,7 +39,12 @@ def bernoulli_entropy(p: Array) -> Array:
 
 
 def bivariate_cdf(h: Array, k: Array, correlation: Array) -> Array:
-    """Return P(Z1 < h, Z2 < k) for standard normals with the given correlation, by Owen's T function."""
+    """Return P(Z1 < h, Z2 < k) for standard normals with the given correlation, by Owen's T function.
+
+    Owen, Tables for Computing Bivariate Normal Probabilities (1956, doi:10.1214/aoms/1177728074), equation 2.1.
+    """
+    # With r = sqrt(1 - rho²) it is ½ (Phi(h) + Phi(k)) - T(h, (k / h - rho) / r) - T(k, (h / k - rho) / r),
+    # less ½ if h k < 0.
     h, k, correlation = np.broadcast_arrays(h, k, correlation)
     # Owen's formula divides by h and k: a shift of 1e-12 changes the result by less than 1e-12.
     h = np.where(np.abs(h) < 1e-12, 1e-12, h)
@@ -52,5 +58,8 @@ def bivariate_cdf(h: Array, k: Array, correlation: Array) -> Array:
 
 
 def interval(mean: Array, reach: Array, largest: Array | float) -> tuple[Array, Array]:
-    """Return the ends mean ± reach of intervals of effects, none beyond ± ``largest``."""
+    """Return the ends mean ± reach of intervals for effects, none beyond ± ``largest``.
+
+    Called by everything that states an interval; ``reach`` is ``Posterior.quantile`` times the standard deviation.
+    """
     return np.maximum(mean - reach, -largest), np.minimum(mean + reach, largest)

@@ -7,16 +7,16 @@ import numpy as np
 from causalbald._typing import Array, Positions
 from causalbald.errors import InputError
 
-_CHUNK = 8192  # units at a time, which stay in the cache
+_CHUNK_UNITS = 8192  # units at a time: their blocks stay in the cache
 
 
 def impossible_blocks(blocks: Array, tolerance: float) -> Positions:
-    """Return positions of the blocks (N, K, K) that no covariance can be; rounding up to ``tolerance`` is none.
+    """Return positions of the blocks (N, K, K) that are no covariances, even up to rounding of ``tolerance``.
 
     A block passes if it is symmetric up to ``tolerance`` and no eigenvalue is below -``tolerance``.
     """
-    starts = range(0, len(blocks), _CHUNK)
-    bad = [start + np.flatnonzero(~_possible(blocks[start : start + _CHUNK], tolerance)) for start in starts]
+    starts = range(0, len(blocks), _CHUNK_UNITS)
+    bad = [start + np.flatnonzero(~_possible(blocks[start : start + _CHUNK_UNITS], tolerance)) for start in starts]
     return np.concatenate([np.empty(0, dtype=np.intp), *bad])
 
 
@@ -25,13 +25,14 @@ def not_a_covariance(blocks: Array, bad: Positions, what: str) -> InputError:
     block = blocks[bad[0]]
     least = np.linalg.eigvalsh((block + block.T) / 2)[0]
     return InputError(
-        f"{what} is not a covariance for {len(bad)} of {len(blocks)} units. That of the unit at position {bad[0]} is "
+        f"{what} is not a covariance for {len(bad)} of {len(blocks)} units. For the unit at position {bad[0]} it is "
         f"{block.tolist()}: it must be symmetric and positive semi-definite, and its smallest eigenvalue is "
         f"{least:.3g}. Give each unit a covariance between arms, for example root @ root.transpose(0, 2, 1), or 0.0."
     )
 
 
 def _possible(blocks: Array, tolerance: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return whether each block (N, K, K) can be a covariance up to ``tolerance``, (N,)."""
     arms = blocks.shape[1]
     if arms > 2:
         asymmetry = np.abs(blocks - blocks.transpose(0, 2, 1)).max(axis=(1, 2))

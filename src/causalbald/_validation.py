@@ -12,35 +12,41 @@ from causalbald._covariate_names import in_fitted_order, table_columns
 from causalbald._typing import AnyArray, Array, Positions, Treatment
 from causalbald.errors import InputError
 
-_MAX_NAMED = 3
+_MAX_LISTED_POSITIONS = 3
 
 
 def _examples(where: Any) -> str:
+    """Return how many entries of a mask are true, and the first positions, for a message."""
     positions = np.flatnonzero(where)
-    shown = ", ".join(str(p) for p in positions[:_MAX_NAMED])
-    more = ", ..." if len(positions) > _MAX_NAMED else ""
+    shown = ", ".join(str(p) for p in positions[:_MAX_LISTED_POSITIONS])
+    more = ", ..." if len(positions) > _MAX_LISTED_POSITIONS else ""
     return f"{len(positions)} of {np.size(where)}, at position {shown}{more}"
 
 
 def check_covariates(
-    values: Any, name: str = "X", *, columns: int | None = None, names: Sequence[str] | None = None
+    values: Any,
+    name: str = "X",
+    *,
+    columns: int | None = None,
+    names: Sequence[str] | None = None,
+    image_models: str = "a model that takes them",
 ) -> Array:
     """Return ``values`` (array or any DataFrame) as a finite (N, D) float array.
 
-    ``columns`` and ``names`` are those that a model was fitted on: D, and the order of a DataFrame's columns.
+    ``columns`` and ``names`` belong to the table that a model was fitted on: D, and the order of a DataFrame's columns.
+    The message about an image ends on ``image_models``. Raises InputError, naming the first bad column.
     """
     table = in_fitted_order(table_columns(values, name) or {}, names, name)
     labels = [str(c) for c in table]
     if table:
-        matrix = np.column_stack([_numeric_column(column, f"{name}[{c!r}]") for c, column in table.items()])
+        matrix = np.column_stack([_as_float(column, f"{name}[{c!r}]") for c, column in table.items()])
     else:
         matrix = _as_float(values, name)
     if matrix.ndim != 2:
         raise InputError(
             f"{name} has shape {matrix.shape}, but a table of units by covariates (N, D) is needed. "
             "One covariate is a column: X.reshape(-1, 1). "
-            "Images have shape (N, C, H, W), X[:, None] for one channel, and need a model that takes them: auto, "
-            "gp, due, ensemble or PropensityNetwork."
+            f"Images have shape (N, C, H, W), X[:, None] for one channel, and need {image_models}."
         )
     if matrix.shape[1] == 0 or matrix.shape[0] == 0:
         raise InputError(f"{name} has shape {matrix.shape}: give at least one row and one covariate.")
@@ -64,20 +70,23 @@ def check_inputs(
     images: bool,
     shape: tuple[int, ...] | None = None,
     names: Sequence[str] | None = None,
+    **options: str,
 ) -> AnyArray:
-    """Return a table (N, D) as float64 or, where ``images`` are taken, images (N, C, H, W) as float32.
+    """Return a table (N, D) as float64 or, if the caller takes ``images``, images (N, C, H, W) as float32.
 
-    ``shape`` is that of one unit, if it is known, and ``names`` are those of its columns.
+    ``shape`` is the shape of one unit and ``names`` are the columns that a model was fitted on, if it was; ``options``
+    go to :func:`check_covariates`. Raises InputError, naming the first bad column or image.
     """
     dimensions = np.ndim(values) if not hasattr(values, "columns") else 2
     if dimensions == 4 and images:
         return _check_images(values, name, shape)
     if shape is not None and len(shape) == 3:
         raise InputError(f"{name} must be images (N, {', '.join(map(str, shape))}), got {np.shape(values)}.")
-    return check_covariates(values, name, columns=None if shape is None else shape[0], names=names)
+    return check_covariates(values, name, columns=None if shape is None else shape[0], names=names, **options)
 
 
 def _check_images(values: Any, name: str, shape: tuple[int, ...] | None) -> AnyArray:
+    """Return images (N, C, H, W) as finite float32; ``shape`` is what one image must have."""
     try:
         pixels = np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -93,8 +102,8 @@ def _check_images(values: Any, name: str, shape: tuple[int, ...] | None) -> AnyA
 
 
 def check_vector(values: Any, name: str, length: int | None = None) -> Array:
-    """Return ``values`` as a finite (N,) float array."""
-    vector = _numeric_column(values, name)
+    """Return ``values`` as a finite (N,) float array, N = ``length`` if that is given; else raise InputError."""
+    vector = _as_float(values, name)
     if vector.ndim != 1:
         raise InputError(f"{name} has shape {vector.shape}, but one number per unit (N,) is needed.")
     if length is not None and len(vector) != length:
@@ -108,7 +117,7 @@ def check_vector(values: Any, name: str, length: int | None = None) -> Array:
 
 
 def check_treatment(values: Any, length: int | None = None, name: str = "treatment") -> Treatment:
-    """Return ``values`` as a (N,) integer array of 0 (control) and 1 (treated)."""
+    """Return ``values`` as a (N,) integer array of 0 (control) and 1 (treated); else raise InputError."""
     vector = check_vector(values, name, length)
     bad = (vector != 0) & (vector != 1)
     if bad.any():
@@ -120,7 +129,7 @@ def check_treatment(values: Any, length: int | None = None, name: str = "treatme
 
 
 def check_both_arms(treatment: Treatment, what: str = "labelled units") -> None:
-    """Raise unless both arms occur."""
+    """Raise InputError unless both arms occur; ``what`` names the units in the message."""
     for arm in (0, 1):
         if not (treatment == arm).any():
             raise InputError(
@@ -130,7 +139,7 @@ def check_both_arms(treatment: Treatment, what: str = "labelled units") -> None:
 
 
 def check_probability(values: Any, length: int, name: str = "propensity") -> Array:
-    """Return ``values`` as a (N,) array of probabilities."""
+    """Return ``values`` as a (N,) array of probabilities; else raise InputError."""
     vector = check_vector(values, name, length)
     bad = (vector < 0) | (vector > 1)
     if bad.any():
@@ -139,7 +148,7 @@ def check_probability(values: Any, length: int, name: str = "propensity") -> Arr
 
 
 def check_positions(values: ArrayLike, length: int, name: str = "positions") -> Positions:
-    """Return ``values`` as distinct positions in ``range(length)``."""
+    """Return ``values`` as distinct positions in ``range(length)``; else raise InputError."""
     positions = np.asarray(values)
     if positions.dtype == np.bool_:
         raise InputError(f"{name} are booleans: pass positions, np.flatnonzero(mask).")
@@ -157,14 +166,14 @@ def check_positions(values: ArrayLike, length: int, name: str = "positions") -> 
 
 
 def check_int(value: Any, name: str, *, low: int) -> int:
-    """Return ``value`` as an integer of at least ``low``."""
+    """Return ``value`` as an integer of at least ``low``; else raise InputError."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
         raise InputError(f"{name} must be an integer of at least {low}, got {value!r}.")
     return int(value)
 
 
 def check_cost(cost: ArrayLike, length: int) -> Array:
-    """Return what measuring each unit costs, (length,), above 0."""
+    """Return the cost of each unit, (length,), all above 0; else raise InputError."""
     price = check_vector(cost, "cost", length)
     if (price <= 0).any():
         raise InputError(f"cost must be above 0 for every unit, found {price.min():g}.")
@@ -174,7 +183,7 @@ def check_cost(cost: ArrayLike, length: int) -> Array:
 def check_number(
     value: Any, name: str, *, low: float = -np.inf, above: float = -np.inf, below: float = np.inf
 ) -> float:
-    """Return ``value`` as a finite number with low <= value < below and value > above."""
+    """Return ``value`` as a finite number with low <= value < below and value > above; else raise InputError."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
         raise InputError(f"{name} must be a number, got {value!r}.")
     if not (low <= value < below and value > above):
@@ -185,47 +194,36 @@ def check_number(
 
 
 def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``choices``."""
+    """Return ``value`` if it is one of ``choices``; else raise InputError."""
     if value not in choices:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
     return str(value)
 
 
 def check_alpha(alpha: float) -> float:
-    """Return ``alpha`` if it is a probability of error."""
+    """Return ``alpha`` if it is a probability of error, between 0 and 1; else raise InputError."""
     if not 0 < alpha < 1:
         raise InputError(f"alpha must lie between 0 and 1 (0.05 for a 95 % interval), got {alpha!r}.")
     return float(alpha)
 
 
 def _as_float(values: Any, name: str) -> Array:
-    _refuse_dates(values, name)
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is not numeric ({error}). Encode text and categories as numbers first.") from None
-
-
-def _refuse_dates(values: Any, name: str) -> None:
-    """Dates would pass as nanoseconds since 1970, and a missing one as a number far below all others."""
+    """Return a column or table as floats; raise InputError for dates and for other values that are not numbers."""
+    # Dates would pass as nanoseconds since 1970, and a missing date as a number far below all others.
     if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M") or np.asarray(values).dtype.kind in ("m", "M"):
         raise InputError(f"{name} holds dates or durations: use an age or a number of days instead.")
-
-
-def _numeric_column(column: Any, name: str) -> Array:
-    _refuse_dates(column, name)
     try:
-        return np.asarray(column, dtype=np.float64)
+        return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        values = np.asarray(column, dtype=object).ravel()
-        example = next((v for v in values if not isinstance(v, (int, float, np.number))), values[:1])
+        entries = np.asarray(values, dtype=object).ravel()
+        example = next((v for v in entries if not isinstance(v, (int, float, np.number))), entries[:1])
         raise InputError(
             f"{name} is not numeric: found {example!r}. Encode text and categories as numbers first."
         ) from None
 
 
 def broadcast(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
-    """Return numbers as a float array of this shape, or raise InputError naming them."""
+    """Return numbers as a read-only float array of this shape; raise InputError if they do not fit it."""
     try:
         return np.broadcast_to(np.asarray(values, dtype=np.float64), shape)
     except ValueError:

@@ -20,6 +20,9 @@ from causalbald._validation import check_both_arms, check_inputs, check_treatmen
 from causalbald.errors import InputError
 from causalbald.posterior import Posterior
 
+# The end of the message about images that a model cannot take.
+IMAGE_MODELS = "a model that takes them: auto, gp, due, ensemble or PropensityNetwork"
+
 
 class LabelSet(NamedTuple):
     """Measured units: their outcomes, arms and covariates, checked.
@@ -159,7 +162,7 @@ class CateEstimator(BaseEstimator, ABC):
         InputError
             If shapes disagree, a value is missing or not numeric, an arm has no label, or an option is out of range.
         """
-        x, names = check_inputs(X, images=self.accepts_images), text_names(X, "X")
+        x, names = self._check_alike(X, "X", None, None), text_names(X, "X")
         labels = LabelSet(check_vector(Y, "Y", len(x)), check_treatment(T, len(x), "T"), x)
         check_both_arms(labels.t)
         pool_x = x if pool is None else self._check_alike(pool, "pool", x.shape[1:], names)
@@ -329,9 +332,10 @@ class CateEstimator(BaseEstimator, ABC):
         check_is_fitted(self)
         return self._check_alike(X, "X", self._shape, fitted_names(self))
 
-    def _check_alike(self, X: Any, name: str, shape: tuple[int, ...], names: Sequence[str] | None) -> AnyArray:
-        """Return covariates of units of this shape as a checked array, its columns in the order of ``names``."""
-        return check_inputs(X, name, images=self.accepts_images, shape=shape, names=names)
+    def _check_alike(self, X: Any, name: str, shape: tuple[int, ...] | None, names: Sequence[str] | None) -> AnyArray:
+        """Return covariates as a checked array: units of this shape, columns in the order of ``names``, if given."""
+        images = self.accepts_images
+        return check_inputs(X, name, images=images, shape=shape, names=names, image_models=IMAGE_MODELS)
 
     def _check_validation(
         self, validation: tuple[ArrayLike, ArrayLike, Any], shape: tuple[int, ...], names: Sequence[str] | None

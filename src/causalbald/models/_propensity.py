@@ -21,6 +21,7 @@ from causalbald._covariate_names import fitted_names, remember, text_names
 from causalbald._typing import Array, Treatment
 from causalbald._validation import check_both_arms, check_covariates, check_int, check_treatment
 from causalbald.errors import InputError
+from causalbald.models._base import IMAGE_MODELS
 
 # Distance of a raw probability from 0 and 1, so that its log odds are finite.
 _MIN_PROBABILITY = 1e-6
@@ -86,7 +87,7 @@ class PropensityModel(BaseEstimator):
         InputError
             If shapes disagree, a value is missing, an arm has fewer than two units, or an option is out of range.
         """
-        x, names = check_covariates(X), text_names(X, "X")
+        x, names = check_covariates(X, image_models=IMAGE_MODELS), text_names(X, "X")
         t = check_treatment(T, len(x), "T")
         check_both_arms(t, "units")
         check_clip(self.clip)

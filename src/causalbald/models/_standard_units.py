@@ -30,9 +30,9 @@ class StandardUnits:
     def of_pool(cls, pool: AnyArray, components: int, random_state: int) -> Self:
         """Learn how to standardise a pool. Called by ``GaussianProcess._fit``.
 
-        A table (N, D) keeps its columns. Images (N, C, H, W) become at most ``components`` principal components, learned
-        from the covariates alone: from a random sample of at most 5,000 images, fewer if they are large. Each column has
-        variance 1 afterwards, except rare marks (see ``column_scale``).
+        A table (N, D) keeps its columns. Images (N, C, H, W) become at most ``components`` principal components. These
+        are learned from covariates alone, measured or not: from a random sample of at most 5,000 images, fewer if they
+        are large. Each column has variance 1 afterwards, except rare marks (see ``column_scale``).
         """
         if pool.ndim == 2:
             return cls(pool.mean(axis=0), column_scale(pool))
