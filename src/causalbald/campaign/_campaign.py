@@ -51,7 +51,7 @@ class Campaign(Questions):
     >>> sorted(batch["drug"])
     [0, 0, 0, 1, 1, 1]
     >>> campaign.tell({unit: 0.5 * unit for unit in batch["patient"][:4]})
-    TellSummary(new=4, known=0, corrected=0, empty=0)
+    TellSummary(new=4, known=0, corrected=0, empty=0, pending=2)
     >>> campaign
     Campaign(units=40, measured=4, pending=2)
     """
@@ -175,10 +175,8 @@ class Campaign(Questions):
             If there is a campaign at ``where`` already.
         """
         storage = open_storage(where, prepared.source)
-        storage.create(prepared.parts(), prepared.drafts())
-        campaign = cls(storage)
-        campaign._backend = prepared.backend
-        return campaign
+        events = storage.create(prepared.parts(), prepared.drafts())
+        return cls._just_created(storage, events, prepared.backend)
 
     def ask(self, n: int | None = None, *, budget: float | None = None, dry_run: bool = False) -> Any:
         """Choose whom to measure next, record it, and return a frame with a row per unit, most important first.
@@ -380,5 +378,4 @@ class Campaign(Questions):
             If there is a campaign at ``where`` already.
         """
         storage = open_storage(where, Path(path))
-        _exchange.read(storage, Path(path))
-        return cls(storage)
+        return cls._just_created(storage, _exchange.read(storage, Path(path)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ _BEGINNING = b'{"format": "causalbald campaign"'
 
 
 def write(storage: Storage, rows: int, path: Path) -> None:
-    """Write all parts and events; the file appears when it is whole. Of existing files only an export is replaced."""
+    """Write all parts and events as JSON Lines; the file appears when it is whole.
+
+    Raises InputError if there is a file that is no export; an earlier export is replaced.
+    """
     check_place(path)
     if path.exists() and not _is_export(path):
         raise InputError(f"{str(path)!r} exists and is no exported campaign: choose another name, or delete it first.")
@@ -36,13 +40,15 @@ def write(storage: Storage, rows: int, path: Path) -> None:
         for name in part_names(rows):
             data = base64.b64encode(storage.part(name)).decode("ascii")
             file.write(json.dumps({"part": name, "parquet": data}) + "\n")
-        for e in events:
-            line = {"number": e.number, "time": e.time, "kind": e.kind, "body": e.body}
-            file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+        for event in events:
+            file.write(json.dumps(asdict(event), ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read(storage: Storage, path: Path) -> None:
-    """Create the campaign of an exported file in an empty storage."""
+def read(storage: Storage, path: Path) -> list[Event]:
+    """Create the campaign of an exported file in an empty storage, and return its events.
+
+    Raises InputError if the file is no export or was cut short, StorageError if its events cannot be a campaign's.
+    """
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
     lines = _lines(path)
@@ -64,7 +70,7 @@ def read(storage: Storage, path: Path) -> None:
     state = State().apply(Event(k, "", d.kind, d.body) for k, d in enumerate(drafts, start=1))
     if {name for name, _ in parts} != set(part_names(state.start.rows)):
         raise StorageError(f"{path.name} lacks a part of the pool: export it again.")
-    storage.create(parts, drafts)
+    return storage.create(parts, drafts)
 
 
 def history(events: Iterable[Event], units: Ids) -> pa.Table:
@@ -95,6 +101,7 @@ def _rows(content: Happening) -> Iterator[tuple[str | None, float | None, str]]:
 
 
 def _is_export(path: Path) -> bool:
+    """Return whether a path is a file that begins as an export does."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -102,14 +109,15 @@ def _is_export(path: Path) -> bool:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a file, one a line; raises InputError that names the first line that is none."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                found = json.loads(line)
+                content = json.loads(line)
             except ValueError:  # no JSON, or no text at all
                 raise InputError(
                     f"{path.name} cannot be read at line {number}: was it cut short, or is it no exported campaign?"
                 ) from None
-            if not isinstance(found, dict):
+            if not isinstance(content, dict):
                 raise InputError(f"{path.name} is no exported campaign: make one with `causalbald campaign export`.")
-            yield readable(found)
+            yield readable(content)

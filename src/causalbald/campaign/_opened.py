@@ -28,12 +28,23 @@ class OpenCampaign:
     """What every method of a campaign needs: storage, settings, pool, state and belief. See :class:`Campaign`."""
 
     def __init__(self, where: Place, *, frames: Frames = "pandas") -> None:
-        self.storage = open_storage(where)
         check_choice(frames, "frames", get_args(Frames))
-        self._backend: Any = frames
-        self._state = State()
+        storage = open_storage(where)
+        self._begin(storage, storage.events(), frames)
+
+    @classmethod
+    def _just_created(cls, storage: Storage, events: Iterable[Event], backend: Any = "pandas") -> Self:
+        """Return a campaign whose first events have just been recorded, without reading them again."""
+        campaign = cls.__new__(cls)
+        campaign._begin(storage, events, backend)
+        return campaign
+
+    def _begin(self, storage: Storage, events: Iterable[Event], backend: Any) -> None:
+        """Take all events of the campaign into account; ``backend`` is the kind of the frames that it returns."""
+        self.storage = storage
+        self._backend = backend
         self._belief: tuple[int, Belief] | None = None
-        self._refresh()
+        self._state = State().apply(events)
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from causalbald._random import generator
 from causalbald._threads import one_thread
-from causalbald._typing import Array, Treatment
+from causalbald._typing import Array, Positions, Treatment
 from causalbald.campaign._events import Creation, Measurements, draft, versions
 from causalbald.campaign._pool import pool_parts
 from causalbald.campaign._settings import CampaignSettings
@@ -42,12 +42,48 @@ if TYPE_CHECKING:
     from causalbald.models import PropensityModel
 
 MAX_COLUMNS = 2000
-_ENOUGH = 20_000  # units from which propensities and hints about columns are learned
+MAX_SAMPLE_UNITS = 20_000
+"""Units at most from which propensities and questions about columns are learned."""
 
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """A campaign before it is created, for the user to look at."""
+    """A campaign before it is created, for the user to look at; :meth:`Campaign.start` creates it.
+
+    Parameters
+    ----------
+    settings : CampaignSettings
+    columns : list of Column
+        The covariates, and how each becomes numbers.
+    described : list of ColumnSummary
+        What was found in each covariate.
+    units : Ids
+    arm : (N,)
+        0 for control, 1 for treated.
+    x : (N, D)
+        Encoded covariates.
+    propensity : (N,)
+        Estimated P(treated | x).
+    table : Arrow table
+        The columns that are stored.
+    outcomes : dict
+        Outcomes that the table had, by id.
+    questions : list of str
+        What the user should answer before spending money.
+    backend : str, optional
+        Kind of the frame that the table was, if it was one.
+    source : Path, optional
+        The file that the table was read from, if it was one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import prepare
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> preparation = prepare(pool, id="patient", treatment="drug", outcome="cd4")
+    >>> len(preparation), preparation.x.shape, preparation.settings.arms
+    (40, (40, 1), (0, 1))
+    """
 
     settings: CampaignSettings
     columns: list[Column]
@@ -61,13 +97,12 @@ class Preparation:
     questions: list[str]
     backend: Any
     source: Path | None
-    """The file that the table was read from, if it was one."""
 
     def __len__(self) -> int:
         return len(self.arm)
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
-        """Return what is stored of the pool."""
+        """Yield the names and bytes of what is stored of the pool."""
         return pool_parts(self.units.text, self.arm, self.propensity, self.table)
 
     def drafts(self) -> list[Draft]:
@@ -88,89 +123,114 @@ def prepare(
     covariates: Sequence[str] | Mapping[str, str] | None = None,
     exclude: Collection[str] = (),
     protected: Sequence[str] = (),
-    **others: Any,
+    **settings: Any,
 ) -> Preparation:
-    """Check a table and everything said about it; see :meth:`causalbald.campaign.Campaign.create`.
+    """Check a table and everything said about it, and return what a campaign would start from. Nothing is written.
 
-    ``others`` are further fields of :class:`CampaignSettings`.
+    Parameters
+    ----------
+    pool : DataFrame, Arrow table, or path to a CSV, Parquet or Excel file
+        A row per unit.
+    id, treatment, control, covariates, exclude, protected
+        As for :meth:`causalbald.campaign.Campaign.create`.
+    **settings
+        Further fields of :class:`CampaignSettings`, ``outcome`` among them.
+
+    Returns
+    -------
+    Preparation
+        To be looked at, and given to :meth:`causalbald.campaign.Campaign.start`.
+
+    Raises
+    ------
+    InputError
+        If the table, a column or an option cannot be used.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import prepare
+    >>> pool = pd.DataFrame({"who": range(40), "drug": [0, 1] * 20, "dose": [0, 3] * 20, "age": range(30, 70)})
+    >>> preparation = prepare(pool, id="who", treatment="drug", outcome="cd4")
+    >>> preparation.questions  # doctest: +ELLIPSIS
+    ["column 'dose' ...: was it measured before the treatment? If not, exclude it."]
     """
-    found = read_table(pool, text=[id])
-    table = found.data
+    source = read_table(pool, text=[id])
+    table = source.data
     if table.num_columns > MAX_COLUMNS:
-        raise InputError(f"{found.name} has {table.num_columns} columns, at most {MAX_COLUMNS} are possible.")
+        raise InputError(f"{source.name} has {table.num_columns} columns, at most {MAX_COLUMNS} are possible.")
     if not table.num_rows:
-        raise InputError(f"{found.name} has no rows: give one per person.")
+        raise InputError(f"{source.name} has no rows: give one per person.")
     ids = column_of(table, id, "ids")
-    units = Ids(check_ids(ids, id), id, is_text_column=found.typed and is_text(ids.type))
+    units = Ids(check_ids(ids, id), id, is_text_column=source.typed and is_text(ids.type))
 
     def describe_row(row: int) -> str:
         return f"row {row + 1} (id {units.at(np.array([row]))[0]!r})"
 
     treatments = column_of(table, treatment, "treatment")
     arms = read_arms([treatments], treatments.type, treatment, control, describe_row)
-    settings = CampaignSettings(id=id, treatment=treatment, arms=arms.values, protected=tuple(protected), **others)
-    settings.check()
+    checked = CampaignSettings(id=id, treatment=treatment, arms=arms.values, protected=tuple(protected), **settings)
+    checked.check()
     check_column_list(protected, "protected")
     for name in protected:
         column_of(table, name, "protected group")
-    amounts = {"cost": settings.cost, "weight": settings.weight}
+    amounts = {role: name for role, name in (("cost", checked.cost), ("weight", checked.weight)) if name is not None}
     names = covariate_names(
         table.column_names,
-        {id: "id", treatment: "treatment", settings.outcome: "outcome"},
+        {id: "id", treatment: "treatment", checked.outcome: "outcome"},
         covariates=covariates,
         exclude=exclude,
-        optional_roles={name for name in amounts.values() if name is not None},
+        optional_roles={*amounts.values()},
     )
-    kinds = dict(covariates) if isinstance(covariates, Mapping) else {}
-    for role, amount in amounts.items():
-        if amount is not None:
-            values = column_of(table, amount, role)
-            read_amounts([values], amount, role, describe_row, allow_zero=role == "weight", decimal=found.decimal)
+    for role, name in amounts.items():
+        values = column_of(table, name, role)
+        read_amounts([values], name, role, describe_row, allow_zero=role == "weight", decimal=source.decimal)
     with locating_cells(describe_row):
-        columns, described, x = find_columns(table, names, kinds)
-        outcomes = _known_outcomes(found, settings, units)
+        columns, described, x = find_columns(table, names, dict(covariates) if isinstance(covariates, Mapping) else {})
+        outcomes = _known_outcomes(source, checked, units)
     arm = arms.arm.astype(np.intp)
-    kept = [n for n in table.column_names if n in {*names, *protected, settings.cost, settings.weight}]
+    stored = {*names, *protected, *amounts.values()}
     return Preparation(
-        settings,
-        columns,
-        described,
-        units,
-        arm,
-        x,
-        _propensity(x, arm, settings.seed),
-        table.select(kept),
-        outcomes,
-        _questions(table, columns, arm, settings.seed),
-        found.backend,
-        Path(pool) if isinstance(pool, (str, Path)) else None,
+        settings=checked,
+        columns=columns,
+        described=described,
+        units=units,
+        arm=arm,
+        x=x,
+        propensity=_propensity(x, arm, checked.seed),
+        table=table.select([name for name in table.column_names if name in stored]),
+        outcomes=outcomes,
+        questions=_questions(table, columns, arm, checked.seed),
+        backend=source.backend,
+        source=Path(pool) if isinstance(pool, (str, Path)) else None,
     )
 
 
 def _known_outcomes(table: InputTable, settings: CampaignSettings, units: Ids) -> dict[str, float]:
-    """Return the outcomes that the table has already, by id."""
+    """Return the outcomes that the table has already, by id; raises InputError if the column's name is misspelt."""
     names = table.data.column_names
     if settings.outcome not in names:
-        meant = [n for n in names if n.strip().lower() == settings.outcome.strip().lower()]
-        if meant:
+        similar = [name for name in names if name.strip().lower() == settings.outcome.strip().lower()]
+        if similar:
             raise InputError(
-                f"there is no column {settings.outcome!r} for the outcome, but one {meant[0]!r}: if that is it, write "
-                "it so; if not, rename one of them."
+                f"there is no column {settings.outcome!r} for the outcome, but one {similar[0]!r}: if that is it, "
+                "write it so; if not, rename one of them."
             )
         return {}
     outcome = column_of(table.data, settings.outcome, "outcome")
     values = to_numbers(outcome, settings.outcome, decimal=table.decimal)
-    known = np.flatnonzero(~np.isnan(values))
-    check_binary(values[known], units.at(known), settings)
-    return dict(zip(units.at(known), values[known].tolist(), strict=True))
+    measured = np.flatnonzero(~np.isnan(values))
+    measured_ids = units.at(measured)
+    check_binary(values[measured], measured_ids, settings)
+    return dict(zip(measured_ids, values[measured].tolist(), strict=True))
 
 
 def _propensity(x: Array, arm: Treatment, seed: int) -> Array:
     """Return P(treated | x), learned from a sample of a large pool, cross-fitted within the sample."""
     model = propensity_model(x, arm, seed)
-    if len(x) <= _ENOUGH:
-        fitted: Array = model.cross_fitted_
-        return fitted
+    if len(x) <= MAX_SAMPLE_UNITS:
+        cross_fitted: Array = model.cross_fitted_
+        return cross_fitted
     propensity = model.predict(x)
     propensity[_sample(len(x), seed)] = model.cross_fitted_
     return propensity
@@ -182,12 +242,13 @@ def propensity_model(x: Array, arm: Treatment, seed: int) -> PropensityModel:
     from causalbald.diagnostics._support import propensity_clip
     from causalbald.models import PropensityModel
 
-    rows = _sample(len(x), seed) if len(x) > _ENOUGH else np.arange(len(x))
+    rows = _sample(len(x), seed) if len(x) > MAX_SAMPLE_UNITS else np.arange(len(x))
     return PropensityModel(clip=propensity_clip(float(arm[rows].mean())), random_state=seed).fit(x[rows], arm[rows])
 
 
-def _sample(size: int, seed: int) -> Any:
-    return np.sort(generator(seed, "setup").choice(size, size=min(size, _ENOUGH), replace=False))
+def _sample(size: int, seed: int) -> Positions:
+    """Return sorted positions of a random sample of a pool, of all its units if it is small."""
+    return np.sort(generator(seed, "setup").choice(size, size=min(size, MAX_SAMPLE_UNITS), replace=False))
 
 
 def _questions(table: pa.Table, columns: Sequence[Column], arm: Treatment, seed: int) -> list[str]:
@@ -195,8 +256,8 @@ def _questions(table: pa.Table, columns: Sequence[Column], arm: Treatment, seed:
     from causalbald.diagnostics import find_leaks
 
     sample = _sample(len(arm), seed)
-    found = find_leaks(table.select([c.name for c in columns]).take(pa.array(sample)).to_pandas(), arm[sample])
-    suspected = found[found["reason"] != ""]
+    leaks = find_leaks(table.select([c.name for c in columns]).take(pa.array(sample)).to_pandas(), arm[sample])
+    suspected = leaks[leaks["reason"] != ""]
     return [
         f"column {name!r} {reason}: was it measured before the treatment? If not, exclude it."
         for name, reason in zip(suspected["column"], suspected["reason"], strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from causalbald._money import Budget
 from causalbald._text import check_texts
@@ -14,32 +14,54 @@ from causalbald.tables import ArmValue
 
 Better = Literal["higher", "lower"]
 OutcomeType = Literal["auto", "continuous", "binary"]
-# Columns of the tables that a campaign returns, beside the user's own id, treatment and cost.
-OWN_COLUMNS = frozenset(
-    [
-        "rank",
-        "round",
-        "by",
-        "why",
-        "score",
-        "effect",
-        "sd",
-        "lower",
-        "upper",
-        "propensity",
-        "probability",
-        "outside_support",
-        "beats",
-        "recommended",
-        "probability_worthwhile",
-        "settled",
-    ]
+
+RETURNED_COLUMNS = frozenset(
+    (
+        *("rank", "round", "by", "why", "score", "effect", "sd", "lower", "upper", "propensity", "probability"),
+        *("outside_support", "beats", "recommended", "probability_worthwhile", "settled"),
+    )
 )
+"""Columns of the tables that a campaign returns, besides the user's id, treatment and cost."""
 
 
 @dataclass(frozen=True)
 class CampaignSettings:
-    """Columns by name, the two arms as the table writes them (control first), and what the study wants."""
+    """Columns by name, the two arms as the table writes them, and what the study wants.
+
+    Parameters
+    ----------
+    id, treatment, outcome : str
+        Columns of the pool.
+    arms : (value, value)
+        Both values of the treatment, control first.
+    better : "higher" or "lower"
+        Whether a higher outcome is better.
+    worthwhile : float
+        How much better the outcome must be for the treatment to be worth it.
+    cost : str, optional
+        Column with the cost of measuring each unit.
+    budget : float, optional
+        What may be spent in all: in the unit of ``cost``, or measurements.
+    weight : str, optional
+        Column: how much each unit's effect matters.
+    protected : tuple of str
+        Columns whose groups must not be overlooked.
+    outcome_type : "auto", "continuous" or "binary"
+    model, acquisition : str
+        By name.
+    audit : float
+        Share of each batch that is drawn at random.
+    seed : int
+
+    Examples
+    --------
+    >>> from causalbald.campaign import CampaignSettings
+    >>> settings = CampaignSettings("patient", "drug", "cd4", arms=("placebo", "drug"), better="lower", budget=20)
+    >>> settings.arm_names, settings.sign
+    (('placebo', 'drug'), -1)
+    >>> settings.whole_budget.after(18.0)
+    Budget(limit=2.0)
+    """
 
     id: str
     treatment: str
@@ -73,12 +95,12 @@ class CampaignSettings:
         return str(self.arms[0]), str(self.arms[1])
 
     def check(self) -> None:
-        """Raise unless everything that needs no table is in order."""
-        from causalbald import acquisition, models
+        """Check everything that can be checked without the table; raise InputError at the first mistake."""
+        from causalbald import acquisition, models  # heavy: `status` must not import the models
 
         check_texts(self.as_json(), "the settings")
-        check_choice(self.better, "better", ("higher", "lower"))
-        check_choice(self.outcome_type, "outcome_type", ("auto", "continuous", "binary"))
+        check_choice(self.better, "better", get_args(Better))
+        check_choice(self.outcome_type, "outcome_type", get_args(OutcomeType))
         check_number(self.worthwhile, "worthwhile", low=0.0)
         check_number(self.audit, "audit", low=0.0)
         if self.audit > 1:
@@ -91,19 +113,25 @@ class CampaignSettings:
                 f"acquisition {self.acquisition!r} does not ask who matters: take 'default', or leave out the weight."
             )
         models.load(self.model)
-        roles = [(role, getattr(self, role)) for role in ("id", "treatment", "outcome", "cost", "weight")]
-        for k, (role, name) in enumerate(roles):
-            for other, same in roles[:k]:
-                if name is not None and name == same:
-                    raise InputError(f"column {name!r} cannot be both the {other} and the {role}.")
-            if name in OWN_COLUMNS and role != "outcome":
-                raise InputError(f"the {role} cannot be called {name!r}, as a column of every batch is: rename it.")
+        self._check_roles()
+
+    def _check_roles(self) -> None:
+        """Raise InputError if a column has two roles, or a name that the campaign's own tables use."""
+        role_of: dict[str, str] = {}
+        for role in ("id", "treatment", "outcome", "cost", "weight"):
+            column = getattr(self, role)
+            if column in role_of:
+                raise InputError(f"column {column!r} cannot be both the {role_of[column]} and the {role}.")
+            if column in RETURNED_COLUMNS and role != "outcome":
+                raise InputError(f"the {role} cannot be called {column!r}, as a column of every batch is: rename it.")
+            if column is not None:
+                role_of[column] = role
 
     def as_json(self) -> dict[str, Any]:
-        """Return what :meth:`from_json` needs."""
+        """Return what :meth:`from_json` needs, as plain JSON."""
         return asdict(self) | {"arms": list(self.arms), "protected": list(self.protected)}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> CampaignSettings:
+    def from_json(cls, body: Mapping[str, Any]) -> CampaignSettings:
         """Return the settings that were stored."""
-        return cls(**{**found, "arms": tuple(found["arms"]), "protected": tuple(found["protected"])})
+        return cls(**{**body, "arms": tuple(body["arms"]), "protected": tuple(body["protected"])})

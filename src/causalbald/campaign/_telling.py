@@ -23,17 +23,39 @@ from causalbald.errors import InputError, OutcomeWarning
 from causalbald.tables import Ids, InputTable, canonical_id, column_of, read_ids, read_table, to_numbers
 
 Rounds = Sequence[Round]
-_SEEMS_BINARY = 10  # outcomes of 0 and 1, from which on another number is news
+MIN_BINARY_OUTCOMES = 10
+"""Outcomes of 0 and 1 from which on another number is surprising."""
 
 
 @dataclass(frozen=True)
 class TellSummary:
-    """What became of the outcomes in one call."""
+    """What became of the outcomes of one ``tell``, as counts.
+
+    Parameters
+    ----------
+    new : int
+        Outcomes that were not known before.
+    known : int
+        Outcomes that were told before, with the same value.
+    corrected : int
+        Outcomes that replaced another value.
+    empty : int
+        Rows without an outcome.
+    pending : int
+        Units that were asked for and still have no outcome.
+
+    Examples
+    --------
+    >>> from causalbald.campaign import TellSummary
+    >>> TellSummary(new=8, known=1, corrected=0, empty=2, pending=2).new
+    8
+    """
 
     new: int
     known: int
     corrected: int
     empty: int
+    pending: int
 
 
 @dataclass(frozen=True)
@@ -44,37 +66,49 @@ class Outcomes:
     empty: int
 
     def against(self, state: State, settings: CampaignSettings, *, overwrite: bool) -> tuple[TellSummary, list[Draft]]:
-        """Return what is new beside what is known, and what to record of it, with the values that it replaces."""
-        gone = [u for u in self.values if state.of(u) == "withdrawn"]
-        if gone:
+        """Compare the outcomes with those of a state; return what is new, and the event to record, if anything is new.
+
+        Raises InputError for a withdrawn unit, and for another value than before unless ``overwrite``. Called by
+        ``Campaign.tell`` while no other process can record anything.
+        """
+        withdrawn = [unit for unit in self.values if state.of(unit) == "withdrawn"]
+        if withdrawn:
+            unit = withdrawn[0]
             raise InputError(
-                f"{len(gone)} of these units were withdrawn, for example {gone[0]!r} ({state.withdrawn[gone[0]]}): "
+                f"{len(withdrawn)} of these units were withdrawn, for example {unit!r} ({state.withdrawn[unit]}): "
                 "leave them out."
             )
-        known = [u for u in self.values if u in state.outcomes]
-        other = [u for u in known if state.outcomes[u] != self.values[u]]
-        if other and not overwrite:
-            unit = other[0]
+        known = {unit: state.outcomes[unit] for unit in self.values if unit in state.outcomes}
+        replaced = {unit: value for unit, value in known.items() if value != self.values[unit]}
+        if replaced and not overwrite:
+            unit, value = next(iter(replaced.items()))
             raise InputError(
-                f"{len(other)} units have another {settings.outcome!r} already, for example {unit!r}: "
-                f"{amount(state.outcomes[unit])}, now {amount(self.values[unit])}. To correct it, say overwrite=True "
+                f"{len(replaced)} units have another {settings.outcome!r} already, for example {unit!r}: "
+                f"{amount(value)}, now {amount(self.values[unit])}. To correct it, say overwrite=True "
                 "(--overwrite); the history keeps both."
             )
-        changed = {u: v for u, v in self.values.items() if u not in state.outcomes or u in set(other)}
-        told = TellSummary(len(self.values) - len(known), len(known) - len(other), len(other), self.empty)
+        changed = {unit: value for unit, value in self.values.items() if unit not in known or unit in replaced}
+        summary = TellSummary(
+            new=len(self.values) - len(known),
+            known=len(known) - len(replaced),
+            corrected=len(replaced),
+            empty=self.empty,
+            pending=sum(unit not in changed for unit in state.pending),
+        )
         if not changed:
-            return told, []
+            return summary, []
         if settings.outcome_type == "auto":
             _warn_if_no_longer_binary(changed, list(state.outcomes.values()), settings.outcome)
-        before = {u: state.outcomes[u] for u in other} or None
-        return told, [draft(Measurements(changed, "told", before))]
+        return summary, [draft(Measurements(changed, "told", replaced or None))]
 
 
 def _warn_if_no_longer_binary(changed: Mapping[str, float], before: Sequence[float], outcome: str) -> None:
-    other = [unit for unit, value in changed.items() if value not in (0.0, 1.0)]
-    if len(before) >= _SEEMS_BINARY and other and {*before} == {0.0, 1.0}:
+    """Warn if an outcome is neither 0 nor 1 where at least ten outcomes before were."""
+    surprising = [unit for unit, value in changed.items() if value not in (0.0, 1.0)]
+    if len(before) >= MIN_BINARY_OUTCOMES and surprising and {*before} == {0.0, 1.0}:
+        unit = surprising[0]
         warnings.warn(
-            f"outcome {outcome!r} is {amount(changed[other[0]])} for {other[0]!r}, where all {len(before)} outcomes so "
+            f"outcome {outcome!r} is {amount(changed[unit])} for {unit!r}, where all {len(before)} outcomes so "
             "far are 0 or 1: from now on outcomes are taken as numbers, not as yes and no. If that is a mistake, tell "
             "the right one with overwrite=True (--overwrite).",
             OutcomeWarning,
@@ -83,27 +117,30 @@ def _warn_if_no_longer_binary(changed: Mapping[str, float], before: Sequence[flo
 
 
 def outcomes_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rounds) -> Outcomes:
-    """Return the outcomes in a frame, a file or a mapping from id to outcome; ``rounds`` are the recorded batches."""
+    """Return the outcomes in a frame, a file or a mapping from id to outcome; ``rounds`` are the recorded batches.
+
+    Raises InputError for an unknown id, an outcome that is no number, or a source without outcomes. Called by
+    ``Campaign.tell``, and by ``ask -o`` to see whether a file holds outcomes that were not told.
+    """
     if isinstance(source, Mapping):
         if not source:
             raise InputError("no outcomes given: a mapping goes from ids to outcomes.")
         cells = _cells(source.values())
         source = pa.table({settings.id: [canonical_id(i) for i in source], settings.outcome: cells})
-    found = read_table(source, text=[settings.id])
-    table = found.data
-    ids = _known_ids(found, settings.id, units, rounds)
-    outcome = column_of(table, settings.outcome, "outcome")
-    values = to_numbers(outcome, settings.outcome, ids, decimal=found.decimal)
-    there = ~np.isnan(values)
-    if not there.any():
-        raise InputError(f"{found.name} has no outcome in column {settings.outcome!r}: fill in at least one.")
+    table = read_table(source, text=[settings.id])
+    ids = _ids_in_pool(table, settings.id, units, rounds)
+    outcome = column_of(table.data, settings.outcome, "outcome")
+    values = to_numbers(outcome, settings.outcome, ids, decimal=table.decimal)
+    is_empty = np.isnan(values)
+    if is_empty.all():
+        raise InputError(f"{table.name} has no outcome in column {settings.outcome!r}: fill in at least one.")
     check_binary(values, ids, settings)
-    told = {unit: float(value) for unit, value, known in zip(ids, values, there, strict=True) if known}
-    return Outcomes(told, int((~there).sum()))
+    told = {unit: float(value) for unit, value in zip(ids, values, strict=True) if not np.isnan(value)}
+    return Outcomes(told, int(is_empty.sum()))
 
 
 def _cells(values: Iterable[Any]) -> pa.Array:
-    """Return values as a column of numbers if they are, else of text, which is checked as that of a file."""
+    """Return values as a column of numbers if all are numbers, otherwise as text, which is checked like a file's."""
     cells = [None if value is None or type(value).__name__ in ("NAType", "NaTType") else value for value in values]
     if all(cell is None or isinstance(cell, (int, float, np.number, np.bool_)) for cell in cells):
         return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
@@ -121,9 +158,9 @@ def check_binary(values: Array, ids: Sequence[str], settings: CampaignSettings) 
 
 
 def units_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rounds) -> list[str]:
-    """Return ids from a list, a frame with the id column, or a file."""
+    """Return the ids in a list, a frame with the id column, or a file, all of them in the pool and none twice."""
     if isinstance(source, Path) or hasattr(source, "columns") or isinstance(source, pa.Table):
-        return _known_ids(read_table(source, text=[settings.id]), settings.id, units, rounds)
+        return _ids_in_pool(read_table(source, text=[settings.id]), settings.id, units, rounds)
     if isinstance(source, (str, int)) or not isinstance(source, Iterable):
         source = [source]
     ids = [canonical_id(i) for i in source]
@@ -141,17 +178,18 @@ def newly_withdrawn(ids: Sequence[str], state: State) -> list[str]:
 
 def newly_failed(ids: Sequence[str], state: State) -> list[str]:
     """Return the units that are pending; raises InputError if one is neither pending nor failed already."""
-    other = [u for u in ids if state.of(u) not in ("pending", "failed")]
-    if other:
+    impossible = [unit for unit in ids if state.of(unit) not in ("pending", "failed")]
+    if impossible:
+        unit = impossible[0]
         raise InputError(
-            f"{len(other)} of these units are not pending, for example {other[0]!r}, which is {state.of(other[0])}: "
+            f"{len(impossible)} of these units are not pending, for example {unit!r}, which is {state.of(unit)}: "
             "only units that were asked for and not yet told can fail."
         )
-    return [u for u in ids if state.of(u) == "pending"]
+    return [unit for unit in ids if state.of(unit) == "pending"]
 
 
-def _known_ids(table: InputTable, name: str, units: Ids, rounds: Rounds) -> list[str]:
-    """Return the ids of a table, all of them in the pool; raise InputError where one has two meanings."""
+def _ids_in_pool(table: InputTable, name: str, units: Ids, rounds: Rounds) -> list[str]:
+    """Return the ids of a table, all of them in the pool; raises InputError if a cell may mean two ids."""
     settle = partial(_asked_for, table.data, rounds)
     remedy = "give the columns rank and round of the batch, too, or a Parquet file"
     ids: list[str] = read_ids(table, name, units.contained, settle, remedy).to_pylist()

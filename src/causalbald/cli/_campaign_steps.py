@@ -105,13 +105,12 @@ def tell(
     """
     with opened(study, quickly=needs_no_pandas(results)) as campaign:
         summary = campaign.tell(results, overwrite=overwrite)
-        pending = len(campaign.state.pending)
     if as_json:
-        print_json(asdict(summary) | {"pending": pending})
+        print_json(asdict(summary))
         return
     others = ((summary.known, "known already"), (summary.corrected, "corrected"), (summary.empty, "left empty"))
     parts = [f"{summary.new} new outcomes", *(f"{count} {words}" for count, words in others if count)]
-    say(f"{', '.join(parts)}; {pending} still pending.")
+    say(f"{', '.join(parts)}; {summary.pending} still pending.")
 
 
 def pending(study: CampaignPlace, output: Output = None, as_json: Json = False) -> None:
