@@ -21,7 +21,7 @@ from causalbald.cli import _tuning as cli
 from causalbald.datasets import Benchmark
 from causalbald.errors import InputError, TrainingError, UnknownNameError
 from causalbald.experiments._plan_file import plan_of
-from causalbald.paper import _tuning
+from causalbald.paper import _tuning, _tuning_studies, _tuning_task
 from causalbald.posterior import Link, Posterior
 
 QUICK: dict[str, Any] = {"max_epochs": 1, "epoch_steps": 1}
@@ -50,8 +50,8 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'tuning.db'}"
 
 
-def task_of(data: Benchmark, model: str, **options: Any) -> _tuning._Task:
-    return _tuning._Task.of(data, model, 20, 1331, options)
+def task_of(data: Benchmark, model: str, **options: Any) -> _tuning_task.TuningTask:
+    return _tuning_task.TuningTask.of(data, model, 20, 1331, options)
 
 
 def study_in(url: str) -> list[optuna.trial.FrozenTrial]:
@@ -69,7 +69,7 @@ class Fits:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, ends_at: int = 10**6) -> None:
         self.seen: list[tuple[dict[str, Any], int]] = []
         self.ends_at = ends_at
-        monkeypatch.setattr(_tuning._Task, "fit", lambda _, options, limit: self.fit(options, limit))
+        monkeypatch.setattr(_tuning_task.TuningTask, "fit", lambda _, options, limit: self.fit(options, limit))
 
     def fit(self, options: dict[str, Any], limit: int) -> tuple[float, bool]:
         self.seen.append((options, limit))
@@ -81,7 +81,7 @@ class Fits:
 
 
 def test_search_spaces_are_the_papers() -> None:
-    assert _tuning.SEARCH_SPACES == PAPER
+    assert _tuning_task.SEARCH_SPACES == PAPER
 
 
 @pytest.mark.parametrize("model", PAPER)
@@ -90,7 +90,7 @@ def test_every_value_of_a_space_makes_a_model_that_can_be_trained(model: str, da
     task, used = task_of(data, model, **few, **QUICK), set()
     for k in range(6 if model == "due" else 4):
         fixed = {name: values[k % len(values)] for name, values in PAPER[model].items()}
-        options = _tuning.suggest(optuna.trial.FixedTrial(fixed), task.space)
+        options = _tuning_task.suggest(optuna.trial.FixedTrial(fixed), task.space)
         used |= set(options.items())
         score, _ = task.fit(options, 1)
         assert np.isfinite(score)
@@ -112,15 +112,15 @@ def test_expected_log_likelihood_is_the_mean_over_draws(link: Link, rng: np.rand
     else:
         likelihood = norm.logpdf(y, own, np.sqrt(noise[np.arange(n), t]))
     error = likelihood.mean(1).std() / np.sqrt(len(likelihood))
-    assert _tuning.expected_log_likelihood(belief, t, y) == pytest.approx(likelihood.mean(), abs=4 * error)
+    assert _tuning_task.expected_log_likelihood(belief, t, y) == pytest.approx(likelihood.mean(), abs=4 * error)
 
 
 def test_expected_log_likelihood_of_a_certain_belief_is_the_log_likelihood() -> None:
     known, y = Posterior(np.array([[0.3, 2.0]]), np.zeros((1, 2, 1)), 0.0, 1.0, "probit"), np.ones(1)  # type: ignore[arg-type]
-    assert _tuning.expected_log_likelihood(known, np.array([1]), y) == pytest.approx(norm.logcdf(2.0))
+    assert _tuning_task.expected_log_likelihood(known, np.array([1]), y) == pytest.approx(norm.logcdf(2.0))
     silent = Posterior(np.zeros((1, 2)), np.ones((1, 2, 1)), 0.0, 0.0)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="noise is positive"):
-        _tuning.expected_log_likelihood(silent, np.array([0]), y)
+        _tuning_task.expected_log_likelihood(silent, np.array([0]), y)
 
 
 @pytest.mark.parametrize("model", PAPER)
@@ -188,7 +188,9 @@ def test_candidates_depend_on_the_seed_and_differ_from_each_other(
 ) -> None:
     runs = [Fits(monkeypatch) for _ in range(3)]
     for seed, fits in zip((0, 0, 1), runs, strict=True):
-        monkeypatch.setattr(_tuning._Task, "fit", lambda _, options, limit, fits=fits: fits.fit(options, limit))
+        monkeypatch.setattr(
+            _tuning_task.TuningTask, "fit", lambda _, options, limit, fits=fits: fits.fit(options, limit)
+        )
         _tuning.tune(data, model="due", trials=15, seed=seed)
     assert runs[0].seen == runs[1].seen
     assert runs[0].candidates[0] != runs[2].candidates[0]
@@ -201,7 +203,7 @@ def test_the_trial_of_a_killed_worker_is_made_up_for(
     def kill(*_: object) -> tuple[float, bool]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_tuning._Task, "fit", kill)
+    monkeypatch.setattr(_tuning_task.TuningTask, "fit", kill)
     with pytest.raises(KeyboardInterrupt):
         _tuning.tune(data, model="due", trials=2, storage=url)
     Fits(monkeypatch)
@@ -215,7 +217,7 @@ def test_workers_that_start_together_make_the_database_once(url: str) -> None:
 
     def connect(_: int) -> None:
         barrier.wait()
-        storage = _tuning._connect(url)
+        storage = _tuning_studies.connect(url)
         storage.remove_session()
         storage.engine.dispose()
 
@@ -234,7 +236,7 @@ def test_a_failing_trial_is_recorded_and_the_study_goes_on(
             raise TrainingError("no finite score")
         return score
 
-    monkeypatch.setattr(_tuning._Task, "fit", sometimes)
+    monkeypatch.setattr(_tuning_task.TuningTask, "fit", sometimes)
     found = _tuning.tune(data, model="due", trials=3, storage=url)
     assert (found.complete, found.failed) == (2, 1)
     assert [t.user_attrs for t in study_in(url) if t.state.name == "FAIL"] == [{"error": "no finite score"}]
@@ -300,12 +302,12 @@ def test_a_study_refuses_trials_that_cannot_be_compared(
 
 
 def test_labels_are_half_way_along_the_papers_curves(data: Benchmark) -> None:
-    assert _tuning.default_labels(data) == 10 + 150
-    assert _tuning.default_labels(datasets.load("ihdp", 0)) == 100 + 185
+    assert _tuning_task.default_labels(data) == 10 + 150
+    assert _tuning_task.default_labels(datasets.load("ihdp", 0)) == 100 + 185
     own = Benchmark("mine", data.pool, data.validation, data.test)
-    assert _tuning.default_labels(own) == 100
+    assert _tuning_task.default_labels(own) == 100
     small = datasets.load("synthetic", 0, pool=100)
-    assert _tuning.default_labels(small) == 100
+    assert _tuning_task.default_labels(small) == 100
 
 
 def test_the_toml_table_is_understood_by_experiments_and_means_the_same_model(data: Benchmark) -> None:
@@ -325,7 +327,7 @@ def test_the_toml_table_is_understood_by_experiments_and_means_the_same_model(da
 
 def test_what_a_preset_holds_beyond_the_search_space_is_kept(data: Benchmark) -> None:
     images = Benchmark("cmnist", data.pool, data.validation, data.test)
-    task = _tuning._Task.of(images, "due", 20, 1, {"hidden": 8, "max_epochs": 30})
+    task = _tuning_task.TuningTask.of(images, "due", 20, 1, {"hidden": 8, "max_epochs": 30})
     assert task.fixed == {"epoch_steps": 25, "max_epochs": 30, "random_state": 1, "hidden": 8}
     assert task.space.keys() == PAPER["due"].keys() - {"hidden"}
     assert task.limits() == [16, 30]

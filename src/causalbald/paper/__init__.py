@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from causalbald.paper._evolution import StudyHistory, evolution
     from causalbald.paper._observational import digits, draw_benchmark, observational
     from causalbald.paper._rivals import fccm, lcmd, macal, qhte
-    from causalbald.paper._tuning import TuningResult, expected_log_likelihood, tune
+    from causalbald.paper._tuning import TuningResult, tune
+    from causalbald.paper._tuning_task import expected_log_likelihood
 
 _MODULES = {
     "_bias": ("MeasuredSet", "bias"),
     "_evolution": ("StudyHistory", "evolution"),
     "_observational": ("digits", "draw_benchmark", "observational"),
     "_rivals": ("fccm", "lcmd", "macal", "qhte"),
-    "_tuning": ("TuningResult", "expected_log_likelihood", "tune"),
+    "_tuning": ("TuningResult", "tune"),
+    "_tuning_task": ("expected_log_likelihood",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
