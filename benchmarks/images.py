@@ -33,36 +33,38 @@ def make(model: str, schedule: str, seed: int) -> CateEstimator:
         return GaussianProcess(**options)
     if schedule == "paper":
         options |= {"epoch_steps": 100, "max_epochs": 500, "max_validation": 5_000}
-        own: dict[str, dict[str, Any]] = {
+        by_model: dict[str, dict[str, Any]] = {
             "due": {"patience": 5, "inference": "minibatch", "members": 1},
             "ensemble": {"patience": 20, "batch_size": 200},
         }
-        options |= own[model]
+        options |= by_model[model]
     return DeepKernelGP.preset("cmnist", **options) if model == "due" else TarnetEnsemble.preset("cmnist", **options)
 
 
 def one_by_one(
-    model: TarnetEnsemble, known: datasets.Split, data: datasets.Benchmark, validation: Any, parts: Path
+    model: TarnetEnsemble, measured: datasets.Split, data: datasets.Benchmark, validation: Any, parts: Path
 ) -> tuple[float, Any]:
     """Return seconds spent and the mean of the members' effects on the test images, member by member."""
     parts.mkdir(parents=True, exist_ok=True)
-    free = None if validation is None else LabelSet(*validation)
-    bought, held = model._prepare(LabelSet(known.y, known.t, known.x), data.pool.x, free)
+    validation_labels = None if validation is None else LabelSet(*validation)
+    labels, stop_labels = model._prepare(LabelSet(measured.y, measured.t, measured.x), data.pool.x, validation_labels)
     members = model.members or 0
-    study = model._member_labels(bought, held, members)
+    member_labels = model._member_labels(labels, stop_labels, members)
     for m in range(members):
         path = parts / f"member-{m}.npz"
         if not path.exists():
             started = perf_counter()
-            network, steps = model._train(study.of_member(m), model._streams("member", members).of_member(m))
+            network, steps = model._train(member_labels.of_member(m), model._streams("member", members).of_member(m))
             seconds = perf_counter() - started
             model.network_, model.steps_ = network, steps
             mean = np.concatenate([model._moments(x)[0] for x in np.array_split(data.test.x, 200)], axis=1)[0]
             np.savez(path, effect=(mean[:, 1] - mean[:, 0]) * model.scaling_.y_scale, seconds=seconds, steps=steps)
             print(f"member {m}: {seconds:.0f} s, {steps} steps", flush=True)
-    found = [np.load(parts / f"member-{m}.npz") for m in range(members)]
-    model.steps_ = [int(f["steps"][0]) for f in found]
-    return float(sum(f["seconds"] for f in found)), np.mean([f["effect"] for f in found], axis=0)
+    results = [np.load(parts / f"member-{m}.npz") for m in range(members)]
+    model.steps_ = [int(result["steps"][0]) for result in results]
+    return float(sum(result["seconds"] for result in results)), np.mean(
+        [result["effect"] for result in results], axis=0
+    )
 
 
 def main() -> None:
@@ -78,15 +80,18 @@ def main() -> None:
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
     data = datasets.load("cmnist", a.seed, data_dir=a.data_dir)
-    known, free = data.pool.take(np.random.default_rng(a.seed).permutation(len(data.pool))[: a.labels]), data.validation
-    validation = (free.y, free.t, free.x) if a.track == "paper" else None
+    labels, validation_split = (
+        data.pool.take(np.random.default_rng(a.seed).permutation(len(data.pool))[: a.labels]),
+        data.validation,
+    )
+    validation = (validation_split.y, validation_split.t, validation_split.x) if a.track == "paper" else None
     model = make(a.model, a.schedule, a.seed)
     if a.parts is not None and isinstance(model, TarnetEnsemble):
-        seconds, effect = one_by_one(model, known, data, validation, a.parts)
+        seconds, effect = one_by_one(model, labels, data, validation, a.parts)
         seconds_score = float("nan")
     else:
         started = perf_counter()
-        model.fit(known.y, known.t, X=known.x, pool=data.pool.x, validation=validation)
+        model.fit(labels.y, labels.t, X=labels.x, pool=data.pool.x, validation=validation)
         seconds = perf_counter() - started
         pools.score_pool(model, pools.MemoryPool(data.pool.x, data.pool.t), "mu-rho-bald")
         seconds_score = perf_counter() - started - seconds

@@ -23,10 +23,10 @@ RESULT = Path(__file__).parent.parent / "results" / "models" / "patience.csv"
 @one_thread()
 def fit(seed: int, labels: int, patience: int) -> dict[str, object]:
     data = datasets.load("ihdp", seed)
-    known = data.pool.take(generator(seed, "patience").permutation(len(data.pool))[:labels])
-    free = (data.validation.y, data.validation.t, data.validation.x)
+    measured = data.pool.take(generator(seed, "patience").permutation(len(data.pool))[:labels])
+    validation = (data.validation.y, data.validation.t, data.validation.x)
     model, started = TarnetEnsemble.preset("ihdp", random_state=seed, patience=patience), process_time()
-    model.fit(known.y, known.t, X=known.x, pool=data.pool.x, validation=free)
+    model.fit(measured.y, measured.t, X=measured.x, pool=data.pool.x, validation=validation)
     seconds, error = process_time() - started, metrics.sqrt_pehe(model.effect(data.test.x), data.test.effect)
     steps = " ".join(map(str, model.steps_))
     return {"seed": seed, "labels": labels, "patience": patience, "steps": steps, "seconds": seconds, "pehe": error}
@@ -37,8 +37,8 @@ def main() -> None:
     table = pd.DataFrame(rows)
     table.to_csv(RESULT, index=False, float_format="%.4g")
     long, short = (table[table.patience == p].reset_index() for p in (10, 4))
-    both = [zip(a.split(), b.split(), strict=True) for a, b in zip(long.steps, short.steps, strict=True)]
-    same = np.mean([x == y for pair in both for x, y in pair])
+    step_pairs = [zip(a.split(), b.split(), strict=True) for a, b in zip(long.steps, short.steps, strict=True)]
+    same = np.mean([x == y for pair in step_pairs for x, y in pair])
     print(f"{same:.0%} of the members stop at the same step")
     print(f"seconds {short.seconds.sum() / long.seconds.sum():.2f} times, error {long.pehe.mean():.3f}", end=" ")
     print(f"with patience 10, {short.pehe.mean():.3f} with patience 4")

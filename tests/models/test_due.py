@@ -67,12 +67,12 @@ def exact(
         shape = covariance_function(kernel.kernel_name, cdist(a, b) / float(kernel.lengthscale))
         return float(kernel.variance) * shape
 
-    known, n = inputs(model, pool, x, t, member), len(new)
-    both = np.vstack([inputs(model, pool, new, np.full(n, arm), member) for arm in (0, 1)])
+    labels, n = inputs(model, pool, x, t, member), len(new)
+    units = np.vstack([inputs(model, pool, new, np.full(n, arm), member) for arm in (0, 1)])
     noise, means = kernel.noise.numpy(), kernel.means.numpy()
-    gain = np.linalg.solve(k(known, known) + np.diag(noise[t]), k(known, both)).T
+    gain = np.linalg.solve(k(labels, labels) + np.diag(noise[t]), k(labels, units)).T
     mean = np.repeat(means, n) + gain @ ((y - y.mean()) / y.std() - means[t])
-    return mean * y.std() + y.mean(), (k(both, both) - gain @ k(known, both)) * y.var()
+    return mean * y.std() + y.mean(), (k(units, units) - gain @ k(labels, units)) * y.var()
 
 
 def blocks(covariance: Array) -> Array:
@@ -128,10 +128,10 @@ def test_belief_of_members_is_their_mixture() -> None:
     posterior, variance = model.posterior(pool), data[0].var()
     assert np.abs(means[0] - means[1]).max() > 0.01 * data[0].std()
     np.testing.assert_allclose(posterior.mean.T.ravel(), np.mean(means, axis=0), rtol=1e-5)
-    whole = np.mean(covariances, axis=0) + np.cov(np.stack(means).T, ddof=0)
-    np.testing.assert_allclose(posterior.covariance / variance, blocks(whole) / variance, atol=1e-5)
+    mixture = np.mean(covariances, axis=0) + np.cov(np.stack(means).T, ddof=0)
+    np.testing.assert_allclose(posterior.covariance / variance, blocks(mixture) / variance, atol=1e-5)
     flat = np.moveaxis(posterior.factor, 1, 0).reshape(50, -1)
-    np.testing.assert_allclose(flat @ flat.T / variance, whole / variance, atol=1e-5)
+    np.testing.assert_allclose(flat @ flat.T / variance, mixture / variance, atol=1e-5)
 
 
 def test_beyond_max_exact_beliefs_stay_close_to_the_exact_process() -> None:
@@ -177,11 +177,11 @@ def test_the_papers_bound_predicts_as_its_definition_says() -> None:
     def k(a: Array, b: Array) -> Array:
         return float(kernel.variance) * covariance_function("rbf", cdist(a, b) / float(kernel.lengthscale))
 
-    both = np.vstack([inputs(model, x, new, np.full(15, arm)) for arm in (0, 1)])
+    units = np.vstack([inputs(model, x, new, np.full(15, arm)) for arm in (0, 1)])
     k_uu = k(points, points) + 1e-5 * float(kernel.variance) * np.eye(len(points))
-    explained = np.linalg.solve(np.linalg.cholesky(k_uu), k(points, both))
+    explained = np.linalg.solve(np.linalg.cholesky(k_uu), k(points, units))
     spread = np.tril(root).T @ explained
-    covariance = k(both, both) - explained.T @ explained + spread.T @ spread
+    covariance = k(units, units) - explained.T @ explained + spread.T @ spread
     posterior = model.posterior(new)
     expected = np.repeat(kernel.means.numpy(), 15) + mean @ explained
     np.testing.assert_allclose((posterior.mean.T.ravel() - y.mean()) / y.std(), expected, atol=1e-5)
@@ -243,12 +243,12 @@ COLUMNS = ("kernel", "inducing", "hidden", "dropout", "depth", "batch_size", "sp
 def test_presets_are_the_papers_table(name: str) -> None:
     """ReLU is slope 0, ELU stands for a negative one."""
     model = DeepKernelGP.preset(name)
-    found = model.get_params()
-    assert tuple(found[column] for column in COLUMNS) == PAPER[name]
-    assert found["learning_rate"] == 0.001
+    parameters = model.get_params()
+    assert tuple(parameters[column] for column in COLUMNS) == PAPER[name]
+    assert parameters["learning_rate"] == 0.001
     assert set(DeepKernelGP.presets) == set(PAPER)
     model.set_params(random_state=3)
-    assert clone(model).get_params() == {**found, "random_state": 3}
+    assert clone(model).get_params() == {**parameters, "random_state": 3}
     assert DeepKernelGP.preset(name, members=7).members == 7
 
 
@@ -266,15 +266,15 @@ def same_belief(first: DeepKernelGP, second: DeepKernelGP, x: Array) -> None:
         assert a.link == b.link
 
 
-@pytest.mark.parametrize("kind", ["collapsed", "beyond max_exact", "minibatch", "binary", "own encoder"])
+@pytest.mark.parametrize("kind", ["collapsed", "beyond max_exact", "minibatch", "binary", "custom encoder"])
 def test_saved_and_loaded_it_is_the_same(kind: str, tmp_path: Path) -> None:
-    own = nn.Sequential(nn.Linear(2, 8), nn.ELU(), nn.Linear(8, 4))
+    encoder = nn.Sequential(nn.Linear(2, 8), nn.ELU(), nn.Linear(8, 4))
     options: dict[str, Any] = {
         "collapsed": {},
         "beyond max_exact": {"max_exact": 20},
         "minibatch": MINIBATCH,
         "binary": {"inducing": 12},
-        "own encoder": {"encoder": own},
+        "custom encoder": {"encoder": encoder},
     }[kind]
     y, t, x = make_binary(50) if kind == "binary" else make_data(50)
     model = DeepKernelGP(**{**TINY, "members": 2, **options}).fit(y, t, X=x)
@@ -288,7 +288,7 @@ def test_saved_and_loaded_it_is_the_same(kind: str, tmp_path: Path) -> None:
     same_belief(model, DeepKernelGP.load(path, encoder=options.get("encoder")), new)
 
 
-def test_own_encoder_learns_and_is_not_changed(tmp_path: Path) -> None:
+def test_a_custom_encoder_learns_and_is_not_changed(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Linear(2, 16), nn.ELU(), nn.Linear(16, 8))
     before = [p.clone() for p in encoder.parameters()]
@@ -303,7 +303,7 @@ def test_own_encoder_learns_and_is_not_changed(tmp_path: Path) -> None:
         DeepKernelGP.load(tmp_path / "model")
 
 
-def test_own_encoder_that_gives_no_feature_vectors_is_refused() -> None:
+def test_a_custom_encoder_that_gives_no_feature_vectors_is_refused() -> None:
     y, t, _ = make_data(20)
     images = np.random.default_rng(0).normal(size=(20, 1, 6, 6))
     with pytest.raises(InputError, match=r"to features \(n, F\)"):

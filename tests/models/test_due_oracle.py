@@ -64,25 +64,25 @@ def double_features(network: DeepKernel, labels: LabelTensors) -> Tensor:
 def test_kernel(labels: LabelTensors, name: str) -> None:
     network = make_network(labels, name)
     features = double_features(network, labels)
-    theirs = gpytorch_kernel(name, network)(features, features[:5]).to_dense().detach()
+    oracle_value = gpytorch_kernel(name, network)(features, features[:5]).to_dense().detach()
     torch.testing.assert_close(
-        network.covariance(features[None], features[None, :5])[0].detach(), theirs, rtol=0, atol=1e-5
+        network.covariance(features[None], features[None, :5])[0].detach(), oracle_value, rtol=0, atol=1e-5
     )
 
 
 @pytest.mark.parametrize("name", ["rbf", "matern32"])
 def test_evidence_of_a_batch(labels: LabelTensors, name: str) -> None:
     network = make_network(labels, name)
-    study = MemberLabels.of_all(labels, 1)
-    ours = BatchEvidence(network, study, None, np.arange(N), 64).loss().item()
+    member_labels = MemberLabels.of_all(labels, 1)
+    value = BatchEvidence(network, member_labels, None, np.arange(N), 64).loss().item()
     features = double_features(network, labels)
     noise = network.noise(labels.t[None])[0].detach().double()
     covariance = gpytorch_kernel(name, network)(features).to_dense() + torch.diag(noise)
     mean = network.mean(labels.t[None])[0].detach().double()
-    theirs = gpytorch.distributions.MultivariateNormal(mean, covariance).log_prob(labels.y.double())
-    assert ours == pytest.approx(-theirs.item() / N, abs=1e-4)
+    oracle_value = gpytorch.distributions.MultivariateNormal(mean, covariance).log_prob(labels.y.double())
+    assert value == pytest.approx(-oracle_value.item() / N, abs=1e-4)
     batched = log_evidence(covariance.expand(2, N, N), (labels.y.double() - mean).expand(2, N))
-    torch.testing.assert_close(batched, theirs.expand(2))
+    torch.testing.assert_close(batched, oracle_value.expand(2))
 
 
 class Oracle(gpytorch.models.ApproximateGP):
@@ -119,15 +119,15 @@ def make_bound(labels: LabelTensors, name: str, *, binary: bool = False) -> tupl
 @pytest.mark.parametrize("name", ["rbf", "matern32"])
 def test_variational_bound(labels: LabelTensors, name: str) -> None:
     bound, oracle = make_bound(labels, name)
-    whole = LabelTensors(labels.x[None], labels.t[None], labels.y[None])
-    ours = (bound.expected_log_likelihood(whole).mean(1) - bound.divergence() / N).item()
-    noise = bound.network.noise(whole.t)[0].detach().double()
-    residual = (labels.y - bound.network.mean(whole.t)[0]).detach().double()
+    batch = LabelTensors(labels.x[None], labels.t[None], labels.y[None])
+    value = (bound.expected_log_likelihood(batch).mean(1) - bound.divergence() / N).item()
+    noise = bound.network.noise(batch.t)[0].detach().double()
+    residual = (labels.y - bound.network.mean(batch.t)[0]).detach().double()
     likelihood = gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise)
     with gpytorch.settings.cholesky_jitter(double_value=0.0):
         mll = gpytorch.mlls.VariationalELBO(likelihood, oracle, num_data=N)
-        theirs = mll(oracle(double_features(bound.network, labels)), residual).item()
-    assert ours == pytest.approx(theirs, abs=1e-4)
+        oracle_value = mll(oracle(double_features(bound.network, labels)), residual).item()
+    assert value == pytest.approx(oracle_value, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["rbf", "matern32"])
@@ -144,13 +144,13 @@ def test_belief_from_the_bound(labels: LabelTensors, name: str) -> None:
     posterior = sites.posterior(kernel, network.encode(labels.x, 64)[0].double(), joint=True)
     for arm in (0, 1):
         treated = LabelTensors(labels.x, torch.full((N,), arm), labels.y)
-        theirs = oracle(double_features(network, treated))
-        mean = theirs.mean.detach().numpy() + kernel.means[arm].item()
+        oracle_belief = oracle(double_features(network, treated))
+        mean = oracle_belief.mean.detach().numpy() + kernel.means[arm].item()
         np.testing.assert_allclose(posterior.mean[:, arm], mean, atol=1e-4)
         f = posterior.factor[:, arm]
         np.testing.assert_allclose(
             f @ f.T + np.diag(posterior.residual[:, arm, arm]),
-            theirs.covariance_matrix.detach().numpy()
+            oracle_belief.covariance_matrix.detach().numpy()
             - (1 - np.eye(N)) * (_outside(sites, kernel, network.encode(labels.x, 64)[0].double(), arm)),
             atol=1e-4,
         )
@@ -180,12 +180,12 @@ def test_exact_belief_against_gpytorch(labels: LabelTensors) -> None:
     kernel, features = network.member_kernels()[0], network.encode(labels.x, 64)[0].double()
     sites = Sites.after_labels(kernel, features, labels.t, labels.y.double(), torch.arange(N), features[:0])
     posterior = sites.posterior(kernel, features[:9], joint=False)
-    known = double_features(network, labels)
+    label_features = double_features(network, labels)
     prior = gpytorch_kernel("matern32", network)
-    noisy = prior(known).to_dense() + torch.diag(kernel.noise[labels.t])
+    noisy = prior(label_features).to_dense() + torch.diag(kernel.noise[labels.t])
     for arm in (0, 1):
         new = double_features(network, LabelTensors(labels.x[:9], torch.full((9,), arm), labels.y[:9]))
-        across = prior(new, known).to_dense()
+        across = prior(new, label_features).to_dense()
         mean = kernel.means[arm] + across @ torch.linalg.solve(noisy, labels.y.double() - kernel.means[labels.t])
         variance = (prior(new).to_dense() - across @ torch.linalg.solve(noisy, across.T)).diagonal()
         np.testing.assert_allclose(posterior.mean[:, arm], mean.detach().numpy(), atol=1e-5)
@@ -202,12 +202,15 @@ def test_single_precision_costs_less_than_a_hundredth_where_it_is_taken(lengthsc
     kernel = MemberKernel("matern32", lengthscale * one, one, one, torch.zeros_like(noise), noise)
     y, units = x[:, 0] + t, torch.cat([x[:50] + 1e-3, torch.as_tensor(rng.normal(size=(200, 5)))])
     exact = Single.of(kernel, x, t, y)
-    both = (exact, exact.rounded())
-    beliefs = [single.posterior(kernel, units) for single in both]
+    singles = (exact, exact.rounded())
+    beliefs = [single.posterior(kernel, units) for single in singles]
     for name in ("variance", "effect_variance"):
         right, rounded = (getattr(belief, name) for belief in beliefs)
         np.testing.assert_allclose(rounded, right, rtol=0.01)
     np.testing.assert_allclose(beliefs[1].mean, beliefs[0].mean, atol=1e-3)
-    own = torch.ones(250, dtype=torch.long)
-    links = [ProcessCrossBelief.of(kernel, s, x[:30] + 0.1).at(units).covariance(slice(None), own, None) for s in both]
-    assert (links[1] - links[0]).abs().max() < 1e-3 * links[0].abs().max()
+    treatment = torch.ones(250, dtype=torch.long)
+    covariances = [
+        ProcessCrossBelief.of(kernel, s, x[:30] + 0.1).at(units).covariance(slice(None), treatment, None)
+        for s in singles
+    ]
+    assert (covariances[1] - covariances[0]).abs().max() < 1e-3 * covariances[0].abs().max()

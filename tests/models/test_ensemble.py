@@ -59,7 +59,7 @@ def train_members(seeds: list[int], rows: list[tuple[Any, Any]], labels: LabelTe
     streams, head = RandomStreams(seeds), GaussianMixture(2)
     network = Tarnet((3,), Architecture(16, 2, -1.0, 0.2, 0.95), streams, head.outputs)
     cpu = torch.device("cpu")
-    study = MemberLabels(
+    member_labels = MemberLabels(
         labels, MemberRows.padded([r for r, _ in rows], cpu), labels, MemberRows.padded([h for _, h in rows], cpu)
     )
 
@@ -67,10 +67,17 @@ def train_members(seeds: list[int], rows: list[tuple[Any, Any]], labels: LabelTe
         return head.log_likelihood(network.under_arms(part.x, part.t), part.y)
 
     def loss() -> Tensor:
-        return -score(study.batch(streams, 16, repeat=True)).mean(1)
+        return -score(member_labels.batch(streams, 16, repeat=True)).mean(1)
 
     optimiser = adam(network, network, 1e-2, decay=1e-2)
-    train(network, optimiser, loss, Schedule(30, 5, 2), study.stop_score(lambda: score, 7), (study, streams))
+    train(
+        network,
+        optimiser,
+        loss,
+        Schedule(30, 5, 2),
+        member_labels.stop_score(lambda: score, 7),
+        (member_labels, streams),
+    )
     with torch.no_grad():
         return torch.as_tensor(network(labels.x.expand(len(seeds), *labels.x.shape)))
 
@@ -164,11 +171,11 @@ def test_presets_are_the_papers_table(name: str) -> None:
     model = TarnetEnsemble.preset(name)
     expected = {**PAPER[name], "learning_rate": 0.001, "members": 5, "components": 5, "batch_size": 200}
     expected |= FASTER.get(name, {})
-    found = model.get_params()
-    assert {key: found[key] for key in expected} == expected
+    parameters = model.get_params()
+    assert {key: parameters[key] for key in expected} == expected
     assert set(TarnetEnsemble.presets) == set(PAPER)
     model.set_params(random_state=3)
-    assert clone(model).get_params() == {**found, "random_state": 3}
+    assert clone(model).get_params() == {**parameters, "random_state": 3}
     assert TarnetEnsemble.preset(name, hidden=8).hidden == 8
 
 
@@ -225,7 +232,7 @@ def test_saved_and_loaded_it_is_the_same(fitted: TarnetEnsemble, tmp_path: Path)
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_own_encoder_is_given_again_on_loading(binary: bool, tmp_path: Path) -> None:
+def test_a_custom_encoder_is_passed_again_on_loading(binary: bool, tmp_path: Path) -> None:
     y, t, x = make_binary(40)
     encoder, path = nn.Sequential(nn.Linear(2, 6), nn.BatchNorm1d(6), nn.ELU()), tmp_path / "model"
     encoder.register_buffer("places", torch.ones(3), persistent=False)

@@ -86,8 +86,8 @@ def test_precision_of_the_pixels_and_chunks_do_not_matter(model: CateEstimator) 
     assert effect.std() > 0
     np.testing.assert_array_equal(effect, double.effect(new))
     np.testing.assert_array_equal(effect, single.effect(new.astype(np.float32)))
-    few = np.concatenate([single.effect(new[i : i + 1]) for i in (0, 63, 64, 69)])
-    np.testing.assert_allclose(few, effect[[0, 63, 64, 69]], rtol=1e-4, atol=1e-5)
+    effect_one_by_one = np.concatenate([single.effect(new[i : i + 1]) for i in (0, 63, 64, 69)])
+    np.testing.assert_allclose(effect_one_by_one, effect[[0, 63, 64, 69]], rtol=1e-4, atol=1e-5)
 
 
 def test_channels_are_brought_to_the_same_scale() -> None:
@@ -108,9 +108,9 @@ def test_images_are_a_table_of_their_principal_components() -> None:
     t = np.arange(60) % 2
     y = strength[:60, 0] + t * strength[:60, 3] + 0.1 * rng.normal(size=60)
     pca = PCA(4, svd_solver="full").fit(pool.reshape(-1, 64))
-    table, others, unseen = (pca.transform(v.reshape(-1, 64)) for v in (x, pool, new))
+    table, pool_table, unseen = (pca.transform(v.reshape(-1, 64)) for v in (x, pool, new))
     image = GaussianProcess(components=4).fit(y, t, X=x, pool=pool)
-    column = GaussianProcess().fit(y, t, X=table, pool=others)
+    column = GaussianProcess().fit(y, t, X=table, pool=pool_table)
     np.testing.assert_allclose(image.effect(new), column.effect(unseen), rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(np.cov(image.units_(pool.astype(np.float32)).T, ddof=0), np.eye(4), atol=1e-3)
 
@@ -145,7 +145,7 @@ def test_saved_and_loaded_it_is_the_same(model: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [DeepKernelGP, TarnetEnsemble])
-def test_own_encoder_of_images(kind: Any) -> None:
+def test_a_custom_encoder_of_images(kind: Any) -> None:
     y, t, x = make_data(40)
     encoder = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 6 * 6, 5))
     model = kind(members=2, encoder=encoder, **TINY).fit(y, t, X=x)
@@ -193,16 +193,16 @@ def test_propensity_of_images() -> None:
     x, brightness = make_images(60)
     t, truth = treat(brightness)
     model = PropensityNetwork(dropout=0.0, clip=0.1, **LEARNS).fit(x, t)
-    found = model.cross_fitted_
-    assert found.shape == (60,)
-    assert 0.1 <= found.min() < found.max() <= 0.9
-    assert roc_auc_score(t, found) > 0.75
-    assert np.corrcoef(found, truth)[0, 1] > 0.6
-    new, its_brightness = make_images(30, seed=1)
+    propensity = model.cross_fitted_
+    assert propensity.shape == (60,)
+    assert 0.1 <= propensity.min() < propensity.max() <= 0.9
+    assert roc_auc_score(t, propensity) > 0.75
+    assert np.corrcoef(propensity, truth)[0, 1] > 0.6
+    new, new_brightness = make_images(30, seed=1)
     predicted = model.predict(new)
     assert predicted.shape == (30,)
     assert 0.1 <= predicted.min() < predicted.max() <= 0.9
-    assert np.corrcoef(predicted, its_brightness)[0, 1] > 0.6
+    assert np.corrcoef(predicted, new_brightness)[0, 1] > 0.6
 
 
 def test_propensities_of_units_come_from_networks_that_have_not_seen_them() -> None:
@@ -295,9 +295,9 @@ def test_a_study_of_images(benchmark: Benchmark, track: Any, monkeypatch: pytest
     assert table["labels"].tolist() == [12, 16]
     rows = np.concatenate(table.attrs["acquired"])
     assert len(set(rows.tolist())) == 16
-    d, test, free = benchmark.pool.take(rows), benchmark.test, benchmark.validation
-    validation = (free.y, free.t, free.x) if track == "paper" else None
-    model = clone(template).fit(d.y, d.t, X=d.x, pool=benchmark.pool.x, validation=validation)
+    labels, test, validation_split = benchmark.pool.take(rows), benchmark.test, benchmark.validation
+    validation = (validation_split.y, validation_split.t, validation_split.x) if track == "paper" else None
+    model = clone(template).fit(labels.y, labels.t, X=labels.x, pool=benchmark.pool.x, validation=validation)
     error = np.sqrt(np.mean((model.effect(test.x) - (test.mu1 - test.mu0)) ** 2))
     assert table["pehe"].iloc[-1] == pytest.approx(error, rel=1e-4)
     pi = PropensityNetwork(random_state=4, **TINY).fit(benchmark.pool.x, benchmark.pool.t).cross_fitted_[rows]

@@ -74,11 +74,11 @@ def test_gain_of_each_dense_map_is_capped_and_never_raised(stack: tuple[int, ...
         layer.weight[1] *= 0.5 * c / largest_gain(layer.weight[1]).amax()
         layer.weight[2] *= 30
     settle(layer, torch.zeros(3, *stack, 1, 7))
-    found = applied(layer)
-    gains = largest_gain(found)
+    linear_map = applied(layer)
+    gains = largest_gain(linear_map)
     assert (gains <= c * (1 + 1e-3)).all()
     torch.testing.assert_close(gains[[0, 2]], torch.full_like(gains[[0, 2]], c), rtol=1e-3, atol=0.0)
-    torch.testing.assert_close(found[1], layer.weight.detach()[1])
+    torch.testing.assert_close(linear_map[1], layer.weight.detach()[1])
 
 
 def test_a_dense_map_without_a_coefficient_is_its_weight() -> None:
@@ -184,9 +184,9 @@ def test_dropout_leaves_equal_images_equal_where_images_are_compared(compares: b
     assert torch.allclose(first, first[:1].expand(5, -1), atol=1e-5) == compares
     # Survivors are scaled up, so that a linear layer sees on average what it sees without dropout.
     block = encoder.blocks[0]
-    kept = torch.stack([block._dropout(torch.ones(1, 8, 2, 2)) for _ in range(2000)])  # type: ignore[operator]
-    assert abs(float(kept.mean()) - 1) < 0.03
-    assert abs(float((kept == 0).float().mean()) - 0.3) < 0.03
+    ones_after_dropout = torch.stack([block._dropout(torch.ones(1, 8, 2, 2)) for _ in range(2000)])  # type: ignore[operator]
+    assert abs(float(ones_after_dropout.mean()) - 1) < 0.03
+    assert abs(float((ones_after_dropout == 0).float().mean()) - 0.3) < 0.03
 
 
 def test_kernels_fixed_for_many_images_are_those_of_each_batch_and_forgotten_after() -> None:
@@ -224,10 +224,10 @@ def test_kernels_are_those_of_scikit_learn(name: str, peer: Callable[..., Array]
 def test_squared_distances_are_those_of_scipy(offset: float, precision: torch.dtype) -> None:
     rng = np.random.default_rng(0)
     x, z = (torch.as_tensor(rng.normal(size=(2, n, 4)) + offset, dtype=precision) for n in (11, 6))
-    found = squared_distances(x, z)
+    squared = squared_distances(x, z)
     for m in range(2):
         expected = cdist(x[m].double(), z[m].double(), "sqeuclidean")
-        np.testing.assert_allclose(found[m], expected, atol=1e-4 if precision == torch.float32 else 1e-8)
+        np.testing.assert_allclose(squared[m], expected, atol=1e-4 if precision == torch.float32 else 1e-8)
 
 
 def test_mixture_head_against_torch_distributions() -> None:

@@ -1,4 +1,4 @@
-"""Training: random streams, who trains on which labels, early stopping, and members that leave."""
+"""Training: random streams, labels of each member, early stopping, and members that stop."""
 
 from __future__ import annotations
 
@@ -37,16 +37,18 @@ def test_what_a_member_draws_does_not_depend_on_the_others() -> None:
     assert 0 <= alone[3].min() <= alone[3].max() < 10
 
 
-def test_rows_that_only_fill_up_do_not_count() -> None:
+def test_padding_does_not_count() -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
     rows, values = MemberRows.padded(members, torch.device("cpu")), torch.arange(10.0) ** 2
     assert rows.lengths == [3, 5]
     torch.testing.assert_close(rows.mean(values[rows.index]), torch.stack([values[m].mean() for m in members]))
     for m, expected in enumerate(members):
         assert rows.of_member(m).index.tolist() == [expected.tolist()]
-    few = rows.take_columns(rows.draw_columns(2, np.random.default_rng(0)))
-    assert few.lengths == [2, 2]
-    assert all(set(index) <= set(own) for index, own in zip(few.index.tolist(), members, strict=True))
+    drawn = rows.take_columns(rows.draw_columns(2, np.random.default_rng(0)))
+    assert drawn.lengths == [2, 2]
+    assert all(
+        set(index) <= set(rows_of_member) for index, rows_of_member in zip(drawn.index.tolist(), members, strict=True)
+    )
 
 
 @pytest.mark.parametrize(("warm_up", "walked"), [(1, 6.0), (4, 0.25 + 0.5 + 0.75 + 3)])
@@ -58,25 +60,25 @@ def test_the_rate_rises_over_the_first_steps(warm_up: int, walked: float) -> Non
 
 
 @pytest.mark.parametrize("repeat", [True, False])
-def test_batches_hold_a_members_own_labels_alone(repeat: bool) -> None:
+def test_batches_hold_only_labels_of_the_member(repeat: bool) -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
     labels = LabelTensors(torch.arange(10.0)[:, None], torch.arange(10) % 2, 100 + torch.arange(10.0))
-    study = MemberLabels(labels, MemberRows.padded(members, torch.device("cpu")), labels, None)
+    member_labels = MemberLabels(labels, MemberRows.padded(members, torch.device("cpu")), labels, None)
     streams, seen = RandomStreams([1, 2]), [set[int](), set[int]()]
     for _ in range(30):
-        batch = study.batch(streams, 3, repeat=repeat)
+        batch = member_labels.batch(streams, 3, repeat=repeat)
         assert batch.x.shape == (2, 3, 1)
         torch.testing.assert_close(batch.y, 100 + batch.x[..., 0])
         torch.testing.assert_close(batch.t, batch.x[..., 0].long() % 2)
         for m, drawn in enumerate(batch.x[..., 0].long().tolist()):
             assert repeat or len(set(drawn)) == 3
             seen[m].update(drawn)
-    assert seen == [set(own.tolist()) for own in members]
-    assert study.stop_score(lambda: lambda part: part.y, 2) is None
+    assert seen == [set(rows_of_member.tolist()) for rows_of_member in members]
+    assert member_labels.stop_score(lambda: lambda part: part.y, 2) is None
 
 
 @pytest.mark.parametrize("chunk", [2, 100])
-def test_held_out_score_is_the_mean_over_a_members_own_rows(chunk: int) -> None:
+def test_held_out_score_is_the_mean_over_the_rows_of_the_member(chunk: int) -> None:
     members = [np.array([4, 7, 9]), np.array([0, 2, 3, 5, 8])]
     labels = LabelTensors(torch.zeros(10, 1), torch.zeros(10, dtype=torch.long), torch.arange(10.0) ** 2)
     rows = MemberRows.padded(members, torch.device("cpu"))
@@ -94,11 +96,11 @@ class Counter(nn.Module):
 
     def run(
         self,
-        held_out: Callable[[], Tensor] | None,
+        stop_score: Callable[[], Tensor] | None,
         max_steps: int = 40,
         every: int = 1,
         patience: int = 3,
-        along: Selected | None = None,
+        selection: SelectionLog | None = None,
     ) -> list[int]:
         self.steps = 0
 
@@ -106,29 +108,29 @@ class Counter(nn.Module):
             self.steps += 1
             return -self.count[:, 0]
 
-        schedule, others = Schedule(max_steps, every, patience), [] if along is None else [along]
-        return train(self, torch.optim.SGD(self.parameters(), 1.0), loss, schedule, held_out, others)
+        schedule, per_member = Schedule(max_steps, every, patience), [] if selection is None else [selection]
+        return train(self, torch.optim.SGD(self.parameters(), 1.0), loss, schedule, stop_score, per_member)
 
 
-class Selected:
-    """Remembers who was left, and when it was told."""
+class SelectionLog:
+    """Records which members remain, and at which step it was called."""
 
     def __init__(self, network: Counter) -> None:
         self.network, self.members = network, list(range(len(network.count)))
-        self.told: list[tuple[int, list[int]]] = []
+        self.calls: list[tuple[int, list[int]]] = []
 
     def select(self, members: Sequence[int]) -> None:
         self.members = list(members)
-        self.told.append((self.network.steps, self.members))
+        self.calls.append((self.network.steps, self.members))
 
 
-def test_members_get_back_their_own_best_weights_and_training_stops() -> None:
+def test_members_get_back_their_best_weights_and_training_stops() -> None:
     network, peaks = Counter(3), torch.tensor([4.0, 12.0, 1.0])
-    who = Selected(network)
-    assert network.run(lambda: -((network.count[:, 0] - peaks[who.members]) ** 2), along=who) == [4, 12, 1]
+    log = SelectionLog(network)
+    assert network.run(lambda: -((network.count[:, 0] - peaks[log.members]) ** 2), selection=log) == [4, 12, 1]
     assert network.count[:, 0].tolist() == [4.0, 12.0, 1.0]
     assert network.steps == 12 + 3
-    assert who.told == [(1 + 3, [0, 1]), (4 + 3, [1]), (12 + 3, [0, 1, 2])]
+    assert log.calls == [(1 + 3, [0, 1]), (4 + 3, [1]), (12 + 3, [0, 1, 2])]
     assert not network.training
 
 
@@ -142,8 +144,8 @@ def test_a_finished_member_is_not_revived_and_a_slump_within_patience_is_forgive
     """Scores at steps 1 to 8: the first member peaks at 2, rises again after three looks; the second dips for two."""
     network = Counter(2)
     scores = torch.tensor([[1.0, 2.0, 0.0, 0.0, 0.0, 9.0, 9.5, 9.9], [3.0, 1.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0]])
-    who = Selected(network)
-    assert network.run(lambda: scores[who.members, network.steps - 1], max_steps=8, along=who) == [2, 8]
+    log = SelectionLog(network)
+    assert network.run(lambda: scores[log.members, network.steps - 1], max_steps=8, selection=log) == [2, 8]
     assert network.count[:, 0].tolist() == [2.0, 8.0]
 
 
@@ -160,7 +162,7 @@ def test_no_finite_score_is_an_error(hopeless: float) -> None:
         network.run(lambda: torch.tensor([1.0, hopeless]), max_steps=5, patience=5)
 
 
-class Grown(nn.Module):
+class StepCounter(nn.Module):
     """Features that equal the number of training steps; counts how often it is asked."""
 
     def __init__(self) -> None:
@@ -173,20 +175,20 @@ class Grown(nn.Module):
 
 
 def test_finished_members_are_skipped_and_each_gets_its_weights_back() -> None:
-    encoder, x, calls = ModulePerMember(Grown, RandomStreams([1, 2])), torch.zeros(2, 3, 4), []
-    grown = [m for m in encoder.each if isinstance(m, Grown)]
+    encoder, x, calls = ModulePerMember(StepCounter, RandomStreams([1, 2])), torch.zeros(2, 3, 4), []
+    counters = [m for m in encoder.each if isinstance(m, StepCounter)]
 
     def loss() -> Tensor:
-        calls.append([m.calls for m in grown])
+        calls.append([m.calls for m in counters])
         features: Tensor = encoder(x)
         return -features.mean((1, 2))
 
-    def held_out() -> Tensor:
-        return torch.cat([-((grown[m].weight - [2.0, 9.0][m]) ** 2) for m in encoder.members])
+    def stop_score() -> Tensor:
+        return torch.cat([-((counters[m].weight - [2.0, 9.0][m]) ** 2) for m in encoder.members])
 
-    steps = train(encoder, torch.optim.SGD(encoder.parameters(), 1.0), loss, Schedule(30, 1, 2), held_out)
+    steps = train(encoder, torch.optim.SGD(encoder.parameters(), 1.0), loss, Schedule(30, 1, 2), stop_score)
     assert steps == [2, 9]
-    assert [m.calls for m in grown] == [4, 11]
+    assert [m.calls for m in counters] == [4, 11]
     assert calls[-1] == [4, 10]
     assert encoder(x)[:, 0, 0].tolist() == [2.0, 9.0]
 
@@ -199,19 +201,19 @@ def test_some_members_encode_as_they_do_among_all() -> None:
     torch.testing.assert_close(encoder(x[:2]), among_all[[2, 0]], rtol=0, atol=0)
 
 
-def test_who_leaves_does_not_disturb_the_streams_and_rows_of_others() -> None:
-    everyone, some = RandomStreams([1, 2, 3]), RandomStreams([1, 2, 3])
-    some.select([2, 0])
-    torch.testing.assert_close(some.normal((4,)), everyone.normal((4,))[[2, 0]], rtol=0, atol=0)
-    some.select([0, 1, 2])
-    assert len(some) == 3
+def test_a_member_that_stops_does_not_change_streams_and_rows_of_the_remaining() -> None:
+    all_streams, streams = RandomStreams([1, 2, 3]), RandomStreams([1, 2, 3])
+    streams.select([2, 0])
+    torch.testing.assert_close(streams.normal((4,)), all_streams.normal((4,))[[2, 0]], rtol=0, atol=0)
+    streams.select([0, 1, 2])
+    assert len(streams) == 3
     labels = LabelTensors(torch.arange(10.0)[:, None], torch.zeros(10, dtype=torch.long), torch.arange(10.0))
     rows = MemberRows.padded([np.array([4, 7]), np.array([0, 2, 3, 5]), np.array([1, 6, 8])], torch.device("cpu"))
-    study = MemberLabels(labels, rows, labels, rows)
-    held_out = study.stop_score(lambda: lambda part: part.y, 100)
-    assert held_out is not None
-    study.select([1, 2])
-    torch.testing.assert_close(held_out(), torch.tensor([2.5, 5.0]))
-    batch = study.batch(RandomStreams([5, 6]), 4, repeat=False)
-    assert batch.y.shape == (2, 2), "a batch is as long as the shortest of all members, whoever is left"
+    member_labels = MemberLabels(labels, rows, labels, rows)
+    stop_score = member_labels.stop_score(lambda: lambda part: part.y, 100)
+    assert stop_score is not None
+    member_labels.select([1, 2])
+    torch.testing.assert_close(stop_score(), torch.tensor([2.5, 5.0]))
+    batch = member_labels.batch(RandomStreams([5, 6]), 4, repeat=False)
+    assert batch.y.shape == (2, 2), "a batch is as long as the shortest of all members, whichever members remain"
     assert set(batch.y[1].tolist()) <= {1.0, 6.0, 8.0}

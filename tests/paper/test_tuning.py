@@ -86,8 +86,8 @@ def test_search_spaces_are_the_papers() -> None:
 
 @pytest.mark.parametrize("model", PAPER)
 def test_every_value_of_a_space_makes_a_model_that_can_be_trained(model: str, data: Benchmark) -> None:
-    few = {"members": 2} if model == "ensemble" else {}
-    task, used = task_of(data, model, **few, **QUICK), set()
+    members = {"members": 2} if model == "ensemble" else {}
+    task, used = task_of(data, model, **members, **QUICK), set()
     for k in range(6 if model == "due" else 4):
         fixed = {name: values[k % len(values)] for name, values in PAPER[model].items()}
         options = _tuning_task.suggest(optuna.trial.FixedTrial(fixed), task.space)
@@ -95,8 +95,8 @@ def test_every_value_of_a_space_makes_a_model_that_can_be_trained(model: str, da
         score, _ = task.fit(options, 1)
         assert np.isfinite(score)
     kernels = {("kernel", k) for k in ("rbf", "matern12", "matern32", "matern52")} if model == "due" else set()
-    others = {(name, v) for name, values in PAPER[model].items() if name not in ("kernel", "nu") for v in values}
-    assert used == kernels | others
+    remaining = {(name, v) for name, values in PAPER[model].items() if name not in ("kernel", "nu") for v in values}
+    assert used == kernels | remaining
 
 
 @pytest.mark.parametrize("link", ["identity", "probit"])
@@ -106,21 +106,21 @@ def test_expected_log_likelihood_is_the_mean_over_draws(link: Link, rng: np.rand
     y = (rng.random(n) < 0.5).astype(float) if link == "probit" else rng.normal(size=n)
     residual = np.einsum("n,ab->nab", rng.random(n), np.eye(2))
     belief = Posterior(rng.normal(size=(n, 2)), 0.5 * rng.normal(size=(n, 2, 3)), residual, noise, link)
-    own = belief.draws(200_000, rng)[:, np.arange(n), t]
+    draws = belief.draws(200_000, rng)[:, np.arange(n), t]
     if link == "probit":
-        likelihood = np.where(y == 1, np.log(own), np.log1p(-own))
+        likelihood = np.where(y == 1, np.log(draws), np.log1p(-draws))
     else:
-        likelihood = norm.logpdf(y, own, np.sqrt(noise[np.arange(n), t]))
+        likelihood = norm.logpdf(y, draws, np.sqrt(noise[np.arange(n), t]))
     error = likelihood.mean(1).std() / np.sqrt(len(likelihood))
     assert _tuning_task.expected_log_likelihood(belief, t, y) == pytest.approx(likelihood.mean(), abs=4 * error)
 
 
 def test_expected_log_likelihood_of_a_certain_belief_is_the_log_likelihood() -> None:
-    known, y = Posterior(np.array([[0.3, 2.0]]), np.zeros((1, 2, 1)), 0.0, 1.0, "probit"), np.ones(1)  # type: ignore[arg-type]
-    assert _tuning_task.expected_log_likelihood(known, np.array([1]), y) == pytest.approx(norm.logcdf(2.0))
-    silent = Posterior(np.zeros((1, 2)), np.ones((1, 2, 1)), 0.0, 0.0)  # type: ignore[arg-type]
+    certain, y = Posterior(np.array([[0.3, 2.0]]), np.zeros((1, 2, 1)), 0.0, 1.0, "probit"), np.ones(1)  # type: ignore[arg-type]
+    assert _tuning_task.expected_log_likelihood(certain, np.array([1]), y) == pytest.approx(norm.logcdf(2.0))
+    noiseless = Posterior(np.zeros((1, 2)), np.ones((1, 2, 1)), 0.0, 0.0)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="noise is positive"):
-        _tuning_task.expected_log_likelihood(silent, np.array([0]), y)
+        _tuning_task.expected_log_likelihood(noiseless, np.array([0]), y)
 
 
 @pytest.mark.parametrize("model", PAPER)
@@ -136,28 +136,28 @@ def test_training_that_ended_by_itself_would_not_change_with_a_later_limit(model
 
 def test_a_study_finds_options_and_says_how_trials_ended(data: Benchmark) -> None:
     calls: list[tuple[int, int]] = []
-    found = _tuning.tune(
+    result = _tuning.tune(
         data, model="ensemble", labels=20, trials=2, options=QUICK, progress=lambda *c: calls.append(c)
     )
     assert calls == [(0, 2), (1, 2), (2, 2)]
-    assert (found.study, found.labels) == ("ensemble-synthetic-20-1331", 20)
-    assert (found.complete, found.pruned, found.failed) == (2, 0, 0)
-    assert found.options.keys() == QUICK.keys() | SHARED.keys()
-    again, _ = task_of(data, "ensemble", **QUICK).fit({k: found.options[k] for k in SHARED}, 1)
-    assert found.score == pytest.approx(again, abs=1e-9)
+    assert (result.study, result.labels) == ("ensemble-synthetic-20-1331", 20)
+    assert (result.complete, result.pruned, result.failed) == (2, 0, 0)
+    assert result.options.keys() == QUICK.keys() | SHARED.keys()
+    again, _ = task_of(data, "ensemble", **QUICK).fit({k: result.options[k] for k in SHARED}, 1)
+    assert result.score == pytest.approx(again, abs=1e-9)
 
 
 def test_poor_trials_stop_early_and_the_best_complete_one_wins(
     data: Benchmark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fits = Fits(monkeypatch)
-    found = _tuning.tune(data, model="ensemble", trials=40, options={"max_epochs": 100})
+    result = _tuning.tune(data, model="ensemble", trials=40, options={"max_epochs": 100})
     assert {limit for _, limit in fits.seen} == {16, 64, 100}
-    assert found.pruned > 10
-    assert found.complete + found.pruned == len(fits.candidates) == 40
+    assert result.pruned > 10
+    assert result.complete + result.pruned == len(fits.candidates) == 40
     ran_out = [options for options, limit in fits.seen if limit == 100]
-    assert found.complete == len(ran_out)
-    assert found.score == max(-o["hidden"] * o["dropout"] for o in ran_out) - 1 / 100 == -5.01
+    assert result.complete == len(ran_out)
+    assert result.score == max(-o["hidden"] * o["dropout"] for o in ran_out) - 1 / 100 == -5.01
     later = fits.candidates[20:]
     assert np.mean([o["hidden"] == 100 and o["dropout"] == 0.05 for o in later]) > 0.3, "1 in 12 by chance"
 
@@ -166,21 +166,21 @@ def test_a_trial_whose_training_has_ended_is_complete_without_longer_fits(
     data: Benchmark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fits = Fits(monkeypatch, ends_at=16)
-    found = _tuning.tune(data, model="ensemble", trials=12)
-    assert (found.complete, found.pruned, len(fits.seen)) == (12, 0, 12)
+    result = _tuning.tune(data, model="ensemble", trials=12)
+    assert (result.complete, result.pruned, len(fits.seen)) == (12, 0, 12)
 
 
 def test_started_again_a_study_does_only_what_is_missing(
     data: Benchmark, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Fits(monkeypatch)
+    uninterrupted = Fits(monkeypatch)
     _tuning.tune(data, model="due", trials=5)
     parts = Fits(monkeypatch)
-    for trials, known in ((2, 2), (2, 2), (5, 5), (1, 5)):
-        found = _tuning.tune(data, model="due", trials=trials, storage=url)
-        assert len(parts.candidates) == known
-    assert found.complete + found.pruned == 5
-    assert parts.seen == whole.seen, "candidates depend on their number, not on restarts"
+    for trials, trials_run in ((2, 2), (2, 2), (5, 5), (1, 5)):
+        result = _tuning.tune(data, model="due", trials=trials, storage=url)
+        assert len(parts.candidates) == trials_run
+    assert result.complete + result.pruned == 5
+    assert parts.seen == uninterrupted.seen, "candidates depend on their number, not on restarts"
 
 
 def test_candidates_depend_on_the_seed_and_differ_from_each_other(
@@ -207,8 +207,8 @@ def test_the_trial_of_a_killed_worker_is_made_up_for(
     with pytest.raises(KeyboardInterrupt):
         _tuning.tune(data, model="due", trials=2, storage=url)
     Fits(monkeypatch)
-    found = _tuning.tune(data, model="due", trials=2, storage=url)
-    assert found.complete + found.pruned == 2
+    result = _tuning.tune(data, model="due", trials=2, storage=url)
+    assert result.complete + result.pruned == 2
     assert [t.state.name for t in study_in(url)].count("RUNNING") == 1
 
 
@@ -237,8 +237,8 @@ def test_a_failing_trial_is_recorded_and_the_study_goes_on(
         return score
 
     monkeypatch.setattr(_tuning_task.TuningTask, "fit", sometimes)
-    found = _tuning.tune(data, model="due", trials=3, storage=url)
-    assert (found.complete, found.failed) == (2, 1)
+    result = _tuning.tune(data, model="due", trials=3, storage=url)
+    assert (result.complete, result.failed) == (2, 1)
     assert [t.user_attrs for t in study_in(url) if t.state.name == "FAIL"] == [{"error": "no finite score"}]
 
 
@@ -304,8 +304,8 @@ def test_a_study_refuses_trials_that_cannot_be_compared(
 def test_labels_are_half_way_along_the_papers_curves(data: Benchmark) -> None:
     assert _tuning_task.default_labels(data) == 10 + 150
     assert _tuning_task.default_labels(datasets.load("ihdp", 0)) == 100 + 185
-    own = Benchmark("mine", data.pool, data.validation, data.test)
-    assert _tuning_task.default_labels(own) == 100
+    custom = Benchmark("mine", data.pool, data.validation, data.test)
+    assert _tuning_task.default_labels(custom) == 100
     small = datasets.load("synthetic", 0, pool=100)
     assert _tuning_task.default_labels(small) == 100
 
@@ -317,9 +317,9 @@ def test_the_toml_table_is_understood_by_experiments_and_means_the_same_model(da
         {"datasets": ["synthetic"], "models": ["due"], "acquisitions": ["random"], **tomllib.loads(text)}
     ).specs()
     assert spec.model_options == {**options, "spectral_norm": 1e9}
-    known = data.pool.take(np.arange(20))
+    labels = data.pool.take(np.arange(20))
     limits = (1e9, 1e8, 0.5)
-    fits = [models.load("due", **{**options, "spectral_norm": c}).fit(known.y, known.t, X=known.x) for c in limits]
+    fits = [models.load("due", **{**options, "spectral_norm": c}).fit(labels.y, labels.t, X=labels.x) for c in limits]
     unlimited, same, limited = (m.effect(data.test.x) for m in fits)
     np.testing.assert_array_equal(unlimited, same)
     assert not np.allclose(limited, unlimited)
@@ -345,10 +345,10 @@ class TestCommand:
 
     def test_json(self, url: str) -> None:
         result = self.run("--storage", url, "--study-name", "mine", "--option", "kernel=rbf", "--json")
-        (found,) = json.loads(result.stdout)
-        assert (found["study"], found["complete"], found["options"]["kernel"]) == ("mine", 2, "rbf")
-        table = tomllib.loads(found["toml"])["model_options"]["due"]
-        assert table["hidden"] == found["options"]["hidden"]
+        (result,) = json.loads(result.stdout)
+        assert (result["study"], result["complete"], result["options"]["kernel"]) == ("mine", 2, "rbf")
+        table = tomllib.loads(result["toml"])["model_options"]["due"]
+        assert table["hidden"] == result["options"]["hidden"]
 
     def test_table_and_toml(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         Fits(monkeypatch, ends_at=1)

@@ -132,6 +132,7 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
     presets: ClassVar = PRESETS["due"]
 
     def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+        """Train the members; set ``network_``, and the tensors from which beliefs follow."""
         for name in ("sites", "max_exact", "inducing"):
             check_int(getattr(self, name), name, low=1)
         check_choice(self.kernel, "kernel", tuple(KERNELS))
@@ -173,6 +174,7 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
 
     @property
     def _schedule(self) -> Schedule:
+        """How long to train, with the defaults of the objective; raises InputError if a parameter makes no sense."""
         every, patience = (10, 4) if self.collapsed_ else (100, 5)
         every = every if self.epoch_steps is None else self.epoch_steps
         schedule = make_schedule(every, patience if self.patience is None else self.patience, self.max_epochs)
@@ -226,6 +228,7 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         return torch.cat([centres, treatment], -1).to(labels.y.device)
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
+        """Return the belief about units x (N, ...): through the sites, or faster from the labels if not ``joint``."""
         beliefs, features = self._beliefs, self._features(x)
         if self.collapsed_ and not joint:
             members = zip(beliefs.single, beliefs.kernels, features, strict=True)

@@ -117,6 +117,7 @@ class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
         return Probit() if self.binary_ else GaussianMixture(check_int(self.components, "components", low=1))
 
     def _build(self, streams: RandomStreams) -> Tarnet | TreatmentAsInput:
+        """Return an untrained network; for a single covariate, the one with the treatment as input."""
         outputs = self._head.outputs
         network: Tarnet | TreatmentAsInput
         if self.shape_ == (1,) and self.encoder is None:
@@ -127,6 +128,7 @@ class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
 
     @torch.no_grad()
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
+        """Return the belief about units x (N, ...), with the members' means as draws; always joint."""
         chunks = [self._moments(x[start : start + self._chunk]) for start in range(0, len(x), self._chunk)]
         mean, variance = (np.concatenate(values, axis=1) for values in zip(*chunks, strict=True))
         s = self.scaling_

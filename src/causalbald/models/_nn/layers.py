@@ -74,8 +74,8 @@ class Dense(nn.Module):
         # u = W v / |W v|, then v = Wᵀ u / |Wᵀ u|, then σ = uᵀ W v. Vectors are multiplied as rows: batched products of
         # matrices with columns take ten times as long.
         with torch.no_grad():
-            left = functional.normalize(self.gain_vector.mT @ self.weight.mT, dim=-1)
-        mapped = left @ self.weight
+            left_vector = functional.normalize(self.gain_vector.mT @ self.weight.mT, dim=-1)
+        mapped = left_vector @ self.weight
         if self.training:
             self.gain_vector.copy_(_unit(mapped.detach().mT))
         return mapped @ self.gain_vector
@@ -131,9 +131,9 @@ class Convolution(nn.Conv2d):
     @torch.no_grad()
     def _iterate(self) -> None:
         """Do one power iteration on ``gain_image``: v = Wᵀ u / |Wᵀ u|, u = W v / |W v|."""
-        left, size = _unit_image(self._map(self.gain_image)), list(self.gain_image.shape)
+        left_image, size = _unit_image(self._map(self.gain_image)), list(self.gain_image.shape)
         # The transpose of a convolution is the gradient with respect to its input.
-        back: Tensor = conv2d_input(size, self.weight, left, self.stride, self.padding)  # type: ignore[no-untyped-call]
+        back: Tensor = conv2d_input(size, self.weight, left_image, self.stride, self.padding)  # type: ignore[no-untyped-call]
         self.gain_image.copy_(_unit_image(back))
 
 

@@ -124,6 +124,7 @@ class MemberLabels:
             return None
 
         def mean_score() -> Tensor:
+            """Return the mean score (M,) of the labels that each member holds out."""
             assert self.stop_rows is not None
             rows, score = self.stop_rows, prepare()
             parts = torch.split(rows.index, chunk, 1)

@@ -70,6 +70,7 @@ class BatchEvidence:
         explained = torch.linalg.solve_triangular(root, residual[:, :, None], upper=False)
 
         def score(new: LabelTensors) -> Tensor:
+            """Return the expected log-likelihood (M, v) of labels (M, v)."""
             # With k the kernel between labels and a new label, and a = R⁻¹ k:
             # mean m + kᵀ (K + N)⁻¹ (y - m) = m + aᵀ R⁻¹ (y - m), variance k(x, x) - kᵀ (K + N)⁻¹ k = k(x, x) - aᵀ a.
             across = network.covariance(features, network.features(new.x, new.t)).double() * mask[:, :, None]
