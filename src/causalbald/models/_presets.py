@@ -1,8 +1,8 @@
 """The hyper-parameters of Causal-BALD (Jesson et al., 2021, arXiv:2111.02275, appendix) by model and data set.
 
-These numbers belong to the paper, yet they are here: ``models.load`` looks a preset up by name, and ``experiments``,
-which calls it, lies below ``causalbald.paper``. A preset registered in ``paper`` would be missing until something had
-imported ``paper``. Where a number is not the paper's, the class of the model states it.
+These numbers belong to the paper, yet they are here: they are the attribute ``presets`` of a model's class, which
+should not depend on ``causalbald.paper``, a higher layer. A registry that ``paper`` fills, as it does for plans, would
+take more code than these tables. Where a number is not the paper's, the class of the model states it.
 """
 
 from __future__ import annotations
