@@ -50,18 +50,18 @@ def test_labels_needed_is_the_crossing_that_lasts() -> None:
 def test_labels_needed_uses_the_mean_curve_and_bootstraps_seeds() -> None:
     slow, fast = [4.0, 3.0, 2.0, 0.0], [4.0, 1.0, 0.0, 0.0]
     six = curves(slow, fast, slow, fast, slow, fast)
-    found = metrics.labels_to_reach(six, 1.5)
-    assert found.labels == pytest.approx(25)
+    needed = metrics.labels_to_reach(six, 1.5)
+    assert needed.labels == pytest.approx(25)
     # Of six draws, all are fast, or slow, in 1.6 % of the cases: the bounds are those of one slow, or fast, among six.
-    assert found.lower == pytest.approx(10 + 10 * 2.5 / (4 - 8 / 6))
-    assert found.upper == pytest.approx(30 + 10 * (10 / 6 - 1.5) / (10 / 6))
-    assert found == metrics.labels_to_reach(six, 1.5)
+    assert needed.lower == pytest.approx(10 + 10 * 2.5 / (4 - 8 / 6))
+    assert needed.upper == pytest.approx(30 + 10 * (10 / 6 - 1.5) / (10 / 6))
+    assert needed == metrics.labels_to_reach(six, 1.5)
 
 
 def test_few_seeds_have_no_interval() -> None:
-    found = metrics.labels_to_reach(curves([4, 3, 2, 0], [4, 1, 0, 0]), 1.5)
-    assert str(found) == "25"
-    assert np.isnan([found.lower, found.upper]).all()
+    needed = metrics.labels_to_reach(curves([4, 3, 2, 0], [4, 1, 0, 0]), 1.5)
+    assert str(needed) == "25"
+    assert np.isnan([needed.lower, needed.upper]).all()
 
 
 def test_labels_needed_checks_its_table() -> None:
@@ -75,10 +75,10 @@ def test_labels_needed_checks_its_table() -> None:
 
 def test_labels_to_match_pairs_seeds() -> None:
     # The second study is ten times as hard; in each, half of the last step is needed less.
-    own: list[list[float]] = [[8, 4, 2, 1], [80, 40, 20, 10]] * 3
+    method: list[list[float]] = [[8, 4, 2, 1], [80, 40, 20, 10]] * 3
     baseline: list[list[float]] = [[8, 6, 4, 1.5], [80, 60, 40, 15]] * 3
-    found = metrics.labels_to_match(curves(*own), curves(*baseline))
-    assert (found.labels, found.lower, found.upper) == pytest.approx((35, 35, 35))
+    needed = metrics.labels_to_match(curves(*method), curves(*baseline))
+    assert (needed.labels, needed.lower, needed.upper) == pytest.approx((35, 35, 35))
     assert metrics.labels_to_match(curves(*baseline), curves(*baseline)).labels == 40
     with pytest.raises(InputError, match="same seeds"):
-        metrics.labels_to_match(curves(*own), curves(baseline[0]))
+        metrics.labels_to_match(curves(*method), curves(baseline[0]))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from causalbald.campaign import Campaign
 from causalbald.cli import _campaign_simulate
 from causalbald.cli._app import app
-from causalbald.diagnostics._support import support_band
+from causalbald.diagnostics import support_band
 from causalbald.errors import InputError, StorageError
 from tests.helpers.cli_campaigns import (
     EXAMPLES,

@@ -18,12 +18,15 @@ from causalbald.diagnostics import (
     common_support,
     determines_treatment,
     find_leaks,
+    is_outside,
     missing_by_arm,
     separation,
     sounds_measured_after,
+    support_band,
     support_lines,
+    support_margin,
 )
-from causalbald.diagnostics._support import is_outside, propensity_edges, support_band, support_margin
+from causalbald.diagnostics._support import propensity_edges
 from causalbald.errors import InputError
 from causalbald.figures import draw_balance, draw_support
 from causalbald.models import PropensityModel
@@ -42,13 +45,16 @@ class TestSupport:
     t = np.array([0, 0, 0, 0, 1, 1, 1, 1])
 
     def test_by_hand(self) -> None:
-        found = common_support(self.pi, self.t)
-        assert found.outside.tolist() == [True, False, False, False, False, True, False, True]
+        support = common_support(self.pi, self.t)
+        assert support.outside.tolist() == [True, False, False, False, False, True, False, True]
         # Controls reach from 0.05 to 0.6, treated from 0.2 to 0.99.
-        assert found.unmatched.tolist() == [True, True, False, False, True, True, False, True]
-        assert found.arm_sizes.tolist() == [4, 4]
-        assert found.outside_by_arm.tolist() == [1, 2]
-        assert found.unmatched_by_arm.tolist() == [2, 3]
+        assert support.unmatched.tolist() == [True, True, False, False, True, True, False, True]
+        assert support.arm_sizes.tolist() == [4, 4]
+        assert support.outside_by_arm.tolist() == [1, 2]
+        assert support.unmatched_by_arm.tolist() == [2, 3]
+        # With the propensity of the other arm's extreme, a unit is matched.
+        assert common_support([0.2, 0.5, 0.2, 0.5], [0, 0, 1, 1]).unmatched.tolist() == [False] * 4
+        assert common_support([0.2, 0.6, 0.2, 0.5], [0, 0, 1, 1]).unmatched.tolist() == [False, True, False, False]
 
     def test_summary_is_a_sentence_with_counts_per_arm(self) -> None:
         said = common_support(self.pi, self.t).summary(("continued", "quit"))
@@ -77,20 +83,20 @@ class TestSupport:
         rng = np.random.default_rng(0)
         t = np.zeros(units, dtype=int)
         t[rng.choice(units, size=treated, replace=False)] = 1
-        found = common_support(propensity_model(rng.normal(size=(units, 5)), t, 0).cross_fitted_, t)
-        assert not found.outside.any()
-        assert "everyone can be compared with people of the other arm" in found.summary()
+        support = common_support(propensity_model(rng.normal(size=(units, 5)), t, 0).cross_fitted_, t)
+        assert not support.outside.any()
+        assert "everyone can be compared with people of the other arm" in support.summary()
 
     def test_few_treated_people_unlike_the_others_raise_an_alarm(self) -> None:
         """As job trainees among the employees of a survey, who are older and better paid."""
         rng = np.random.default_rng(0)
         t = np.repeat([1, 0], [150, 6000])
         age, pay = rng.normal(np.where(t == 1, 26, 36), 8), rng.normal(np.where(t == 1, 3, 14), 5)
-        found = common_support(propensity_model(np.column_stack([age, pay]), t, 0).cross_fitted_, t)
-        outside = found.outside_by_arm / found.arm_sizes
+        support = common_support(propensity_model(np.column_stack([age, pay]), t, 0).cross_fitted_, t)
+        outside = support.outside_by_arm / support.arm_sizes
         assert outside[0] > 0.5
         assert 0 < outside[1] < 0.5
-        assert "hardly anyone in the other arm is like them" in found.summary()
+        assert "hardly anyone in the other arm is like them" in support.summary()
 
     def test_the_summary_says_that_the_band_allows_for_the_share_treated_and_for_few_people(self) -> None:
         t = np.arange(1000) < 40
@@ -109,10 +115,10 @@ class TestSupport:
     def test_separation_is_the_auc_and_warns_when_treatment_is_determined(self, rng: np.random.Generator) -> None:
         pi = rng.uniform(size=500).round(2)
         t = rng.binomial(1, pi)
-        found = separation(pi, t)
-        assert found.auc == pytest.approx(roc_auc_score(t, pi))
-        assert not found.determined
-        assert f"AUC {found.auc:.2f}" in found.summary()
+        separated = separation(pi, t)
+        assert separated.auc == pytest.approx(roc_auc_score(t, pi))
+        assert not separated.determined
+        assert f"AUC {separated.auc:.2f}" in separated.summary()
         certain = separation(np.where(t == 1, 0.99, 0.01), t)
         assert (certain.auc, certain.determined) == (1.0, True)
         assert certain.summary().startswith("Treatment is determined by the covariates (AUC 1.000)")
@@ -232,14 +238,14 @@ class TestLeaks:
         assert determines_treatment(values, self.t) == pytest.approx(0.5, abs=0.01)
 
     def test_a_few_known_values_are_chance(self) -> None:
-        known = np.arange(400) < 10
-        assert determines_treatment(np.where(known, self.t + np.arange(400) / 1000, np.nan), self.t) < 0.53
+        is_known = np.arange(400) < 10
+        assert determines_treatment(np.where(is_known, self.t + np.arange(400) / 1000, np.nan), self.t) < 0.53
 
     @pytest.mark.parametrize("levels", [2, 5, 40, 133, 200, 399])
     def test_random_categories_are_not_suspected(self, levels: int, rng: np.random.Generator) -> None:
-        found = [determines_treatment(rng.integers(levels, size=400).astype(str), self.t) for _ in range(20)]
-        assert np.mean(found) < 0.52
-        assert max(found) < 0.6
+        aucs = [determines_treatment(rng.integers(levels, size=400).astype(str), self.t) for _ in range(20)]
+        assert np.mean(aucs) < 0.52
+        assert max(aucs) < 0.6
 
     def test_a_number_is_judged_by_its_auc_in_either_direction(self, rng: np.random.Generator) -> None:
         x = self.t + rng.normal(size=400)
@@ -247,8 +253,8 @@ class TestLeaks:
         assert determines_treatment(x, self.t) == pytest.approx(expected)
         assert determines_treatment(-x, self.t) == pytest.approx(expected)
         gaps = pd.Series(np.where(np.arange(400) % 5, x, np.nan), index=np.arange(400) * 7)
-        known = gaps.notna().to_numpy()
-        assert determines_treatment(gaps, self.t) == pytest.approx(roc_auc_score(self.t[known], x[known]))
+        is_known = gaps.notna().to_numpy()
+        assert determines_treatment(gaps, self.t) == pytest.approx(roc_auc_score(self.t[is_known], x[is_known]))
 
     def test_categories_are_judged_by_other_folds(self, rng: np.random.Generator) -> None:
         """For large categories cross-fitting changes little: the AUC is that of the true share of treated people."""
@@ -282,30 +288,30 @@ class TestLeaks:
         t = (people["smoking"] == "quit").astype(int)
         people["months_without"] = np.where(t == 1, 7.0, np.nan)
         people["weight_after"] = people["wt82_71"]
-        found = find_leaks(people, t).set_index("column")
-        suspected = found.loc[found["reason"] != "", "reason"].to_dict()
+        leaks = find_leaks(people, t).set_index("column")
+        suspected = leaks.loc[leaks["reason"] != "", "reason"].to_dict()
         assert suspected == {
             "smoking": "determines the treatment (AUC 1.000)",
             "months_without": "determines the treatment (AUC 1.000); known almost only in one arm",
             "weight_after": "sounds as if measured after treatment",
         }
-        assert len(found) == people.shape[1]
+        assert len(leaks) == people.shape[1]
 
 
 class TestBalance:
     def test_by_definition(self, rng: np.random.Generator) -> None:
         t = rng.binomial(1, 0.3, size=200)
         x = pd.DataFrame({"age": rng.normal(50, 10, 200) + 3 * t, "male": rng.binomial(1, 0.5, 200), "one": 0.1})
-        found = balance_table(x, t).set_index("covariate")
-        assert list(found) == ["mean_control", "mean_treated", "difference", "flagged"]
+        balance = balance_table(x, t).set_index("covariate")
+        assert list(balance) == ["mean_control", "mean_treated", "difference", "flagged"]
         for name in ("age", "male"):
             treated, control = x.loc[t == 1, name], x.loc[t == 0, name]
             scale = np.sqrt((treated.var(ddof=0) + control.var(ddof=0)) / 2)
-            assert found.loc[name, "mean_treated"] == pytest.approx(treated.mean())
-            assert found.loc[name, "mean_control"] == pytest.approx(control.mean())
-            assert found.loc[name, "difference"] == pytest.approx((treated.mean() - control.mean()) / scale)
-        assert list(found.loc["one"]) == [0.1, 0.1, 0.0, False]
-        assert found["flagged"].tolist() == (found["difference"].abs() > 0.1).tolist()
+            assert balance.loc[name, "mean_treated"] == pytest.approx(treated.mean())
+            assert balance.loc[name, "mean_control"] == pytest.approx(control.mean())
+            assert balance.loc[name, "difference"] == pytest.approx((treated.mean() - control.mean()) / scale)
+        assert list(balance.loc["one"]) == [0.1, 0.1, 0.0, False]
+        assert balance["flagged"].tolist() == (balance["difference"].abs() > 0.1).tolist()
 
     def test_weights_by_inverse_propensity_balance(self) -> None:
         pool = datasets.load("synthetic", 0, pool=20_000).pool
@@ -318,16 +324,16 @@ class TestBalance:
 
     def test_weights_count_as_copies_in_the_means_alone(self) -> None:
         x, t, w = np.array([[1.0], [2.0], [4.0], [8.0]]), np.array([0, 0, 1, 1]), np.array([1, 3, 2, 0])
-        found = balance_table(x, t, w).iloc[0]
-        assert found["covariate"] == "x0"
-        assert (found["mean_control"], found["mean_treated"]) == (1.75, 4.0)
-        assert found["difference"] == pytest.approx(2.25 / np.sqrt((0.25 + 4.0) / 2))
+        balance = balance_table(x, t, w).iloc[0]
+        assert balance["covariate"] == "x0"
+        assert (balance["mean_control"], balance["mean_treated"]) == (1.75, 4.0)
+        assert balance["difference"] == pytest.approx(2.25 / np.sqrt((0.25 + 4.0) / 2))
 
     def test_a_column_that_is_the_arm_differs_infinitely(self) -> None:
         t = np.array([0, 0, 1, 1])
-        found = balance_table(np.column_stack([t, -t]), t)
-        assert found["difference"].tolist() == [np.inf, -np.inf]
-        assert found["flagged"].all()
+        balance = balance_table(np.column_stack([t, -t]), t)
+        assert balance["difference"].tolist() == [np.inf, -np.inf]
+        assert balance["flagged"].all()
 
     def test_bad_input(self) -> None:
         x = np.ones((4, 1))
@@ -344,11 +350,11 @@ class TestFigures:
         pi = rng.beta(1, 3, size=500)
         t = rng.binomial(1, pi)
         (axes,) = draw_support(pi, t, ("continued", "quit")).axes
-        found = common_support(pi, t)
+        support = common_support(pi, t)
         heights = np.array([[bar.get_height() for bar in bars] for bars in axes.containers])
         assert heights.sum(axis=1) == pytest.approx([-1, 1])
-        outside = [found.outside_by_arm[arm] / found.arm_sizes[arm] for arm in (0, 1)]
-        low, high = found.band
+        outside = [support.outside_by_arm[arm] / support.arm_sizes[arm] for arm in (0, 1)]
+        low, high = support.band
         left = np.array([bar.get_x() for bar in axes.containers[0]])
         assert np.abs(heights[:, (left < low) | (left > high)]).sum(axis=1) == pytest.approx(outside)
         grey = [patch.get_window_extent().transformed(axes.transData.inverted()) for patch in axes.patches[:2]]
@@ -357,7 +363,7 @@ class TestFigures:
             pytest.approx((high, axes.get_xlim()[1])),
         ]
         texts = [text.get_text() for text in axes.texts]
-        assert texts[0] == f"continued: {(t == 0).sum()}\n{found.outside_by_arm[0]} outside [{low:.2g}, 0.9]"
+        assert texts[0] == f"continued: {(t == 0).sum()}\n{support.outside_by_arm[0]} outside [{low:.2g}, 0.9]"
         assert texts[1].startswith(f"quit: {t.sum()}\n")
         assert axes.get_xlabel() == "P(quit | covariates)"
 

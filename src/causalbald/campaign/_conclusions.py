@@ -24,7 +24,7 @@ from causalbald.campaign._effects import (
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._preparation import propensity_model
 from causalbald.campaign._state import State
-from causalbald.diagnostics._support import is_outside
+from causalbald.diagnostics import is_outside
 from causalbald.errors import InputError
 from causalbald.tables import Column, InputTable, encode, without_apostrophes
 

@@ -12,7 +12,7 @@ from scipy.special import ndtr, stdtr
 
 from causalbald._text import check_text
 from causalbald._typing import Array
-from causalbald.diagnostics._representativeness import group_values
+from causalbald.diagnostics import group_values
 from causalbald.errors import InputError
 from causalbald.tables import as_text
 

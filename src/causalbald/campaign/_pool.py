@@ -66,7 +66,7 @@ class CampaignPool:
 
     def outside_support(self, units: Positions) -> Mask:
         """Return which of some units have hardly any like them in the other arm, (n,)."""
-        from causalbald.diagnostics._support import is_outside  # heavy: `status` must not import pandas
+        from causalbald.diagnostics import is_outside  # heavy: `status` must not import pandas
 
         return is_outside(self.propensity[units], self.share_treated)
 

@@ -239,7 +239,7 @@ def _propensity(x: Array, arm: Treatment, seed: int) -> Array:
 @one_thread()
 def propensity_model(x: Array, arm: Treatment, seed: int) -> PropensityModel:
     """Return a model of P(treated | x), fitted to a pool, or to a sample of a large one."""
-    from causalbald.diagnostics._support import propensity_clip
+    from causalbald.diagnostics import propensity_clip
     from causalbald.models import PropensityModel
 
     rows = _sample(len(x), seed) if len(x) > MAX_SAMPLE_UNITS else np.arange(len(x))

@@ -1,4 +1,4 @@
-"""How different the arms are, covariate by covariate."""
+"""How much the arms differ in each covariate."""
 
 from __future__ import annotations
 
@@ -13,25 +13,43 @@ from causalbald._typing import Array
 from causalbald._validation import check_both_arms, check_covariates, check_treatment, check_vector
 from causalbald.errors import InputError
 
-UNBALANCED = 0.1
+UNBALANCED = 0.1  # standardised difference
 
 
 def balance_table(X: Any, treatment: ArrayLike, weights: ArrayLike | None = None) -> pd.DataFrame:
-    """Return how the arms differ: ``covariate, mean_control, mean_treated, difference, flagged``, a row per covariate.
-
-    ``difference`` is standardised: treated minus control, divided by the root of the mean of the two arms' variances.
-    With ``weights`` the means are weighted and the divisor is not, so that differences before and after weighting can
-    be compared. It is infinite where a covariate is constant in each arm and differs between them.
-
-    ``flagged`` is an absolute difference over 0.1, beyond which arms are usually called unbalanced (Austin, 2009).
+    """Return how much the arms differ in each covariate.
 
     Parameters
     ----------
     X : (N, D)
-        Numeric covariates without missing values; a DataFrame gives them their names.
+        Numeric covariates without missing values. The columns of a DataFrame give them their names.
     treatment : (N,)
+        The arm of each unit, 0 or 1.
     weights : (N,), optional
-        Not negative, for example inverse propensities.
+        Weights of the units in the means, not negative, for example inverse propensities.
+
+    Returns
+    -------
+    DataFrame
+        A row per covariate: ``covariate, mean_control, mean_treated, difference, flagged``. ``difference`` is treated
+        minus control, divided by the root of the mean of the variances of the two arms. The divisor does not depend on
+        ``weights``, so differences before and after weighting can be compared. The difference is infinite if a
+        covariate is constant in each arm and differs between the arms. ``flagged`` is an absolute difference over 0.1,
+        beyond which arms are usually called unbalanced (Austin, 2009, doi:10.1002/sim.3697).
+
+    Raises
+    ------
+    InputError
+        If an arm is empty, a covariate is not a number, or a weight is negative.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.diagnostics import balance_table
+    >>> people = pd.DataFrame({"age": [30.0, 40.0, 50.0, 60.0], "height": [170.0, 180.0, 170.0, 180.0]})
+    >>> table = balance_table(people, [0, 0, 1, 1])
+    >>> table[["covariate", "difference", "flagged"]].values.tolist()
+    [['age', 4.0, True], ['height', 0.0, False]]
     """
     x = check_covariates(X)
     t = check_treatment(treatment, len(x))
@@ -59,11 +77,13 @@ def balance_table(X: Any, treatment: ArrayLike, weights: ArrayLike | None = None
 
 
 def _standardise(difference: Array, scale: Array) -> Array:
+    """Return differences divided by a scale; where the scale is 0, a difference is 0 or infinite."""
     unscaled = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))
     return np.where(scale == 0, unscaled, difference / np.where(scale == 0, 1.0, scale))
 
 
 def _check_weights(weights: ArrayLike, length: int) -> Array:
+    """Return checked weights; raise InputError if one is negative."""
     w = check_vector(weights, "weights", length)
     if (w < 0).any():
         raise InputError(f"weights must not be negative, found {w.min():g}.")
@@ -71,6 +91,7 @@ def _check_weights(weights: ArrayLike, length: int) -> Array:
 
 
 def _weighted_mean(units: Array, weights: Array, arm: int) -> Array:
+    """Return the weighted mean of each covariate (D,); raise InputError if all weights of an arm are 0."""
     if weights.sum() == 0:
         raise InputError(f"all weights of arm {arm} are zero: someone must count.")
     mean: Array = weights @ units / weights.sum()

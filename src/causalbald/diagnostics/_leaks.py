@@ -14,12 +14,12 @@ from causalbald._typing import Treatment
 from causalbald._validation import check_both_arms, check_treatment
 from causalbald.diagnostics._auc import area_under_curve
 
-DETERMINES = 0.99
-MISSING_DETERMINES = 0.9
-_FEW_VALUES = 20
+MIN_LEAK_AUC = 0.99
+MIN_MISSING_AUC = 0.9
+_MAX_CATEGORIES = 20  # a numeric column with at most so many values is also looked at as categories
 _FOLDS = 5
-_MIN_KNOWN = 20
-_MIN_PER_ARM = 5
+_MIN_UNITS = 20
+_MIN_UNITS_PER_ARM = 5
 _AFTER = re.compile(
     r"\b(follow ?up|fup?|post(?! (code|office|al))|post ?(test|op|treatment)|after|outcomes?|final|discharged?"
     r"|end ?(point|line)|death|died|deceased|readmitted|readmission)\b"
@@ -28,36 +28,75 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 
 def determines_treatment(values: Any, treatment: ArrayLike) -> float:
-    """Return how well one column alone tells who is treated, as an AUC: 0.5 not at all, 1 always.
+    """Return how well one column alone separates treated from control, as an AUC: 0.5 not at all, 1 always.
 
-    Numbers and dates are taken as they are ordered, in either direction, where they are known. Categories, and numbers
-    with at most 20 different values, are taken by their share of treated people in the other four of five folds, so
-    that categories of one person each, such as ids, tell nothing. Missing values are a category.
-
-    The AUC is 0.5 where a separation could be chance: fewer than 20 known values, or fewer than 5 in an arm.
+    Numbers and dates count by their order, in either direction. Categories, and numbers with at most 20 different
+    values, count by the share of treated units of the category in the other four of five folds. So a category with a
+    single unit, such as an id, separates nothing. Missing values are a category.
 
     Parameters
     ----------
     values : (N,)
-        Numbers, dates or categories; missing ones allowed.
+        Numbers, dates or categories, some of which may be missing.
     treatment : (N,)
+        The arm of each unit, 0 or 1.
+
+    Returns
+    -------
+    float
+        The AUC. It is 0.5 if a separation could be chance: with fewer than 20 values, or fewer than 5 in an arm.
+
+    Raises
+    ------
+    InputError
+        If an arm is empty.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import determines_treatment
+    >>> treatment = [0, 1] * 10
+    >>> determines_treatment([10 * t + k / 20 for k, t in enumerate(treatment)], treatment)
+    1.0
     """
     column, t = _checked(values, treatment)
-    ordered = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column)
-    found = 0.5
-    if ordered:
-        known = column.notna().to_numpy()
-        if _enough(t[known]):
-            auc = area_under_curve(np.asarray(column[known].rank(), dtype=np.float64), t[known])
-            found = max(auc, 1 - auc)
-    if _enough(t) and (not ordered or column.nunique() <= _FEW_VALUES):
-        found = max(found, _by_category(column, t))
-    return found
+    is_ordered = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column)
+    auc = 0.5
+    if is_ordered:
+        present = column.notna().to_numpy()
+        if _are_enough(t[present]):
+            ranks = np.asarray(column[present].rank(), dtype=np.float64)
+            rising = area_under_curve(ranks, t[present])
+            auc = max(rising, 1 - rising)
+    if _are_enough(t) and (not is_ordered or column.nunique() <= _MAX_CATEGORIES):
+        auc = max(auc, _category_auc(column, t))
+    return auc
 
 
 def missing_by_arm(values: Any, treatment: ArrayLike) -> float:
-    """Return how well it tells who is treated that a column (N,) is missing, as an AUC: half plus half the difference
-    between the arms' shares of missing values.
+    """Return how well missing values of a column separate treated from control, as an AUC: 0.5 not at all, 1 always.
+
+    Parameters
+    ----------
+    values : (N,)
+        The column.
+    treatment : (N,)
+        The arm of each unit, 0 or 1.
+
+    Returns
+    -------
+    float
+        One half, plus half the difference between the shares of missing values in the two arms.
+
+    Raises
+    ------
+    InputError
+        If an arm is empty.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import missing_by_arm
+    >>> missing_by_arm([1.0, None, 3.0, None], [0, 1, 0, 1])
+    1.0
     """
     column, t = _checked(values, treatment)
     missing = column.isna().to_numpy()
@@ -65,53 +104,97 @@ def missing_by_arm(values: Any, treatment: ArrayLike) -> float:
 
 
 def sounds_measured_after(name: str) -> bool:
-    """Return whether a column's name has a word for something recorded after treatment, such as ``sbp_followup``.
+    """Return whether the name of a column has a word for something recorded after treatment.
 
-    A hint for a human: names of the kind ``wt82`` cannot be judged without knowing the year of treatment.
+    This is a hint for a human. Nobody can judge a name like ``wt82`` without the year of treatment.
+
+    Parameters
+    ----------
+    name : str
+        The name of the column.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import sounds_measured_after
+    >>> sounds_measured_after("sbp_followup"), sounds_measured_after("sbp")
+    (True, False)
     """
     return _AFTER.search(" ".join(_WORDS.findall(str(name))).lower()) is not None
 
 
 def find_leaks(covariates: pd.DataFrame, treatment: ArrayLike) -> pd.DataFrame:
-    """Return one row per column: ``column, auc, missing_auc, reason``; no reason means no suspicion.
+    """Return which columns may be consequences of the treatment, and why.
 
     A column is suspected if it determines the treatment (AUC over 0.99), if it is known almost only in one arm (AUC of
     missing values over 0.9), or by its name.
+
+    Parameters
+    ----------
+    covariates : DataFrame of N rows
+        The columns to look at.
+    treatment : (N,)
+        The arm of each unit, 0 or 1.
+
+    Returns
+    -------
+    DataFrame
+        A row per column: ``column, auc, missing_auc, reason``. The reason is empty if there is no suspicion.
+
+    Raises
+    ------
+    InputError
+        If an arm is empty.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.diagnostics import find_leaks
+    >>> find_leaks(pd.DataFrame({"age": [41, 35], "death": [0, 1]}), [0, 1])["reason"].tolist()
+    ['', 'sounds as if measured after treatment']
     """
     rows = []
     for name, column in covariates.items():
         auc, missing = determines_treatment(column, treatment), missing_by_arm(column, treatment)
-        reasons = [f"determines the treatment (AUC {auc:.3f})"] * (auc > DETERMINES)
-        reasons += ["known almost only in one arm"] * (missing > MISSING_DETERMINES)
+        reasons = [f"determines the treatment (AUC {auc:.3f})"] * (auc > MIN_LEAK_AUC)
+        reasons += ["known almost only in one arm"] * (missing > MIN_MISSING_AUC)
         reasons += ["sounds as if measured after treatment"] * sounds_measured_after(str(name))
         rows.append((str(name), auc, missing, "; ".join(reasons)))
     return pd.DataFrame(rows, columns=["column", "auc", "missing_auc", "reason"])
 
 
 def _checked(values: Any, treatment: ArrayLike) -> tuple[pd.Series[Any], Treatment]:
+    """Return a column and the arms (N,), checked; raise InputError if an arm is empty."""
     column = pd.Series(values).reset_index(drop=True)
     t = check_treatment(treatment, len(column))
     check_both_arms(t, "units")
     return column, t
 
 
-def _enough(t: Treatment) -> bool:
-    """Whether there are so many that a perfect separation by chance has a probability below 1 in 7,000."""
-    return len(t) >= _MIN_KNOWN and int(np.bincount(t, minlength=2).min()) >= _MIN_PER_ARM
+def _are_enough(t: Treatment) -> bool:
+    """Return whether a perfect separation of these arms would hardly be chance (probability below 1 in 7,000)."""
+    return len(t) >= _MIN_UNITS and int(np.bincount(t, minlength=2).min()) >= _MIN_UNITS_PER_ARM
 
 
-def _by_category(column: pd.Series[Any], t: Treatment) -> float:
-    """Return the AUC of each unit's category by its share of treated units in other folds, shrunk by one unit."""
+def _category_auc(column: pd.Series[Any], t: Treatment) -> float:
+    """Return the AUC of a column as categories.
+
+    The score of a unit is the share of treated units of its category in the other folds, shrunk by one unit towards the
+    share of treated units in the pool.
+    """
     code = pd.factorize(column, use_na_sentinel=False)[0]
-    # Each category is dealt out evenly to the folds, without a look at the arms: were folds even in these too, the
-    # other folds would know the unit's own arm, and chance would look like prediction.
+    # The units of each category are spread evenly over the folds, whatever their arms. If folds were balanced by arm as
+    # well, the other folds would reveal the arm of the unit, and chance would look like prediction.
     mixed = generator(0, "leak-folds").permutation(len(t))
     fold = np.empty(len(t), dtype=np.intp)
     fold[mixed[np.argsort(code[mixed], kind="stable")]] = np.arange(len(t)) % _FOLDS
     shape = (int(code.max()) + 1, _FOLDS)
     cell = np.ravel_multi_index((code, fold), shape)
     units, treated = (np.bincount(cell, w, minlength=shape[0] * _FOLDS).reshape(shape) for w in (None, t))
-    others, others_treated = (c.sum(axis=1, keepdims=True) - c for c in (units, treated))
-    score = (others_treated + t.mean()) / (others + 1)
-    # A score below 0.5 is not turned around: leaving a unit out pushes its own share the other way.
+    outside, outside_treated = (c.sum(axis=1, keepdims=True) - c for c in (units, treated))
+    score = (outside_treated + t.mean()) / (outside + 1)
+    # An AUC below 0.5 is not reversed: leaving out a unit of one arm moves the share towards the other arm.
     return max(0.5, area_under_curve(score[code, fold], t))

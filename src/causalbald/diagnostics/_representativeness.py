@@ -1,4 +1,4 @@
-"""Whether the people measured so far are like the pool, group by group."""
+"""Whether the units measured so far are like the pool, group by group."""
 
 from __future__ import annotations
 
@@ -17,37 +17,52 @@ _MAX_CATEGORIES = 12
 
 
 def representativeness(groups: Any, measured: ArrayLike, alpha: float = 0.05) -> pd.DataFrame:
-    """Return how each group's share among the measured compares with its share of the pool.
+    """Return how the share of each group among the measured units compares with its share of the pool.
 
-    ``ratio`` is the one divided by the other, 1 where a group is measured as often as the pool. Its interval is exact,
-    by the hypergeometric distribution: from ``lower`` to ``upper`` are all ratios K'/K such that the measured could be
-    a random sample of a pool with K' instead of K units of the group. ``under_measured`` is an interval below 1. The
-    intervals hold for all groups together with probability 1 - alpha, by Bonferroni's correction; for several columns
-    divide alpha by their number.
-
-    Active choice is not random, on purpose, so an under-measured group is no mistake by itself. It says of whom the
-    measured outcomes tell little without a model.
+    Active choice is not random, on purpose, so an under-measured group is not a mistake by itself. It shows for which
+    units the measured outcomes say little without a model.
 
     Parameters
     ----------
     groups : (N,)
-        Categories, in the order of a Categorical if it is one; missing values are a group. See :func:`group_values`.
+        The category of each unit. A Categorical sets the order of the groups. Missing values are a group. See
+        :func:`group_values`.
     measured : (N,) bool
+        Whether each unit is measured.
     alpha : float
+        The intervals of all groups hold together with probability 1 - alpha, by Bonferroni's correction. For several
+        columns, divide alpha by their number.
 
     Returns
     -------
     DataFrame
-        ``group, pool, pool_share, measured, measured_share, ratio, lower, upper, under_measured``, a row per group.
+        A row per group: ``group, pool, pool_share, measured, measured_share, ratio, lower, upper, under_measured``.
+        ``ratio`` is the share among the measured divided by the share of the pool. Its interval is exact, by the
+        hypergeometric distribution: it holds all ratios K'/K such that the measured units could be a random sample of a
+        pool with K' instead of K units of the group. ``under_measured`` is an interval below 1.
+
+    Raises
+    ------
+    InputError
+        If there are no units, or ``measured`` is not true or false for each.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import representativeness
+    >>> groups = ["a"] * 50 + ["b"] * 50
+    >>> table = representativeness(groups, [True] * 20 + [False] * 80)
+    >>> table[["group", "measured", "ratio", "under_measured"]].values.tolist()
+    [['a', 20, 2.0, False], ['b', 0, 0.0, True]]
     """
     codes, names = _coded(groups)
-    done = np.asarray(measured)
-    if done.dtype != np.bool_ or done.shape != codes.shape:
+    is_measured = np.asarray(measured)
+    if is_measured.dtype != np.bool_ or is_measured.shape != codes.shape:
         raise InputError(
-            f"measured must be true or false for each of {len(codes)} units, got {done.dtype} {done.shape}."
+            f"measured must be true or false for each of {len(codes)} units, got {is_measured.dtype} "
+            f"{is_measured.shape}."
         )
-    pool, chosen = (np.bincount(c, minlength=len(names)) for c in (codes, codes[done]))
-    units, sample = len(codes), int(done.sum())
+    pool, chosen = (np.bincount(c, minlength=len(names)) for c in (codes, codes[is_measured]))
+    units, sample = len(codes), int(is_measured.sum())
     tail = check_alpha(alpha) / (2 * len(names))
     upper = _largest_group(chosen, sample, units, tail)
     lower = units - _largest_group(sample - chosen, sample, units, tail)
@@ -68,11 +83,32 @@ def representativeness(groups: Any, measured: ArrayLike, alpha: float = 0.05) ->
 
 
 def group_values(values: Any, max_groups: int = 5) -> pd.Categorical[str]:
-    """Return groups (N,) of a column: quantile groups of numbers, named by the range of their values, or categories.
+    """Return the group of each unit by the values of a column.
 
-    Numbers with at most ``max_groups`` different values are a group each; ties stay together, so that there may be
-    fewer groups. Of more than 12 categories the 11 largest stay and the others share a group. Missing values are a
-    group of their own, the last.
+    Parameters
+    ----------
+    values : (N,)
+        Numbers or categories, some of which may be missing.
+    max_groups : int
+        The number of quantile groups of numbers. Equal numbers stay in one group, so there may be fewer groups.
+        Numbers with at most so many different values have a group per value.
+
+    Returns
+    -------
+    Categorical
+        Groups of numbers are named by their range. Of more than 12 categories the 11 largest stay, and the others share
+        a group. Missing values are the last group.
+
+    Raises
+    ------
+    InputError
+        If ``max_groups`` is below 2.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import group_values
+    >>> list(group_values([1, 2, 3, 4, None], max_groups=2))
+    ['1 to 2', '1 to 2', '3 to 4', '3 to 4', '(missing)']
     """
     limit = check_int(max_groups, "max_groups", low=2)
     column = pd.Series(values).reset_index(drop=True)
@@ -82,17 +118,17 @@ def group_values(values: Any, max_groups: int = 5) -> pd.Categorical[str]:
     else:
         missing[~missing] = (column[~missing] == MISSING).to_numpy(dtype=bool)
         codes, names = _categories(column[~missing])
-    every = np.full(len(column), len(names), dtype=np.intp)
-    every[~missing] = codes
-    return pd.Categorical.from_codes(every, pd.Index([*names, MISSING] if missing.any() else names), ordered=True)
+    all_codes = np.full(len(column), len(names), dtype=np.intp)
+    all_codes[~missing] = codes
+    return pd.Categorical.from_codes(all_codes, pd.Index([*names, MISSING] if missing.any() else names), ordered=True)
 
 
 def _coded(groups: Any) -> tuple[Positions, list[str]]:
     """Return the number of each unit's group (N,) and the groups' names; groups without units are left out."""
-    found = pd.Categorical(groups).remove_unused_categories()
-    if len(found) == 0:
+    categories = pd.Categorical(groups).remove_unused_categories()
+    if len(categories) == 0:
         raise InputError("there are no units: groups is empty.")
-    codes, names = np.array(found.codes, dtype=np.intp), [str(c) for c in found.categories]
+    codes, names = np.array(categories.codes, dtype=np.intp), [str(c) for c in categories.categories]
     if (codes < 0).any():
         names += [MISSING] * (MISSING not in names)
         codes[codes < 0] = names.index(MISSING)
@@ -100,7 +136,11 @@ def _coded(groups: Any) -> tuple[Positions, list[str]]:
 
 
 def _largest_group(chosen: Positions, sample: int, units: int, tail: float) -> Positions:
-    """Return how many of all units each group may have at most (G,), if P(``chosen`` or fewer in the sample) > tail."""
+    """Return the largest size of each group in the pool (G,) for which the sample is not too small a share.
+
+    That is the largest K' with P(at most ``chosen`` of ``sample`` units are of the group) > ``tail``. The probability
+    falls with K', so K' is found by bisection.
+    """
     from scipy.stats import hypergeom
 
     low, high = chosen.copy(), units - (sample - chosen)
@@ -112,6 +152,7 @@ def _largest_group(chosen: Positions, sample: int, units: int, tail: float) -> P
 
 
 def _quantile_groups(numbers: Array, limit: int) -> tuple[Positions, list[str]]:
+    """Return the group of each number, of at most ``limit`` quantile groups, and the names of the groups."""
     values = np.unique(numbers)
     if len(values) <= limit:
         ends = values
@@ -123,7 +164,7 @@ def _quantile_groups(numbers: Array, limit: int) -> tuple[Positions, list[str]]:
 
 
 def _range_names(starts: Array, ends: Array) -> list[str]:
-    """Return names with as few digits as tell the ends apart, at least three."""
+    """Return names of ranges, with three digits or as many more as the ends need to differ."""
     for digits in range(3, 18):
         low, high = ([_number(v, digits) for v in side] for side in (starts, ends))
         if len({*low}) == len(low) and len({*high}) == len(high):
@@ -132,18 +173,20 @@ def _range_names(starts: Array, ends: Array) -> list[str]:
 
 
 def _number(value: float, digits: int) -> str:
+    """Return a number with some significant digits, whole numbers with all of theirs."""
     whole = value == np.round(value) and abs(value) < 1e15
     return f"{value:.0f}" if whole or 10**digits <= abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
-def _categories(known: pd.Series[Any]) -> tuple[Positions, list[str]]:
-    text = known.astype(str)
+def _categories(present: pd.Series[Any]) -> tuple[Positions, list[str]]:
+    """Return the group of each value that is not missing, and the names of the groups."""
+    text = present.astype(str)
     count = text.value_counts()
     if len(count) > _MAX_CATEGORIES:
         largest = count.sort_index().sort_values(ascending=False, kind="stable").index[: _MAX_CATEGORIES - 1]
         names = [*sorted({*largest} - {OTHER}), OTHER]
-    elif isinstance(known.dtype, pd.CategoricalDtype):
-        names = [str(c) for c in known.cat.categories if str(c) in count.index]
+    elif isinstance(present.dtype, pd.CategoricalDtype):
+        names = [str(c) for c in present.cat.categories if str(c) in count.index]
     else:
         names = sorted(count.index)
     codes = pd.Index(names).get_indexer(text)

@@ -1,4 +1,4 @@
-"""Common support: for whom there are comparable people in the other arm."""
+"""Common support: which units have counterparts in the other arm."""
 
 from __future__ import annotations
 
@@ -16,30 +16,41 @@ from causalbald.diagnostics._auc import area_under_curve
 from causalbald.errors import InputError
 
 EQUAL_ARMS = 0.5
-DETERMINED = 0.99
-_ODDS_RATIO = 9
-_FEW_IN_ARM = 20
-_NAMES = ("control", "treated")
+MIN_DETERMINED_AUC = 0.99
+_MAX_ODDS_RATIO = 9
+_MIN_ARM_UNITS = 20
+_ARM_NAMES = ("control", "treated")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MIN_WIDTH = 48
 
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """Which units lie outside common support.
+    """Which units are outside common support; :func:`common_support` returns it.
 
-    ``outside`` is the flag: P(treated | x) lies outside the ``band`` of :func:`support_band`.
+    Parameters
+    ----------
+    outside : (N,) bool
+        Whether P(treated | x) is outside the ``band``, see :func:`support_band`.
+    unmatched : (N,) bool
+        Whether the propensity is beyond the propensities of all units of the other arm. This is a weaker sign: a few
+        such units at the ends are usual.
+    treatment : (N,)
+        The arm of each unit, 0 or 1.
 
-    ``unmatched`` is a weaker sign, of one arm running past the other: the unit's propensity lies beyond those of all
-    units of the other arm. A few such units at the ends are usual.
+    Examples
+    --------
+    >>> from causalbald.diagnostics import common_support
+    >>> support = common_support([0.05, 0.5, 0.4, 0.6], [0, 1, 0, 1])
+    >>> support.outside.tolist()
+    [True, False, False, False]
+    >>> support.band
+    (0.1, 0.9)
     """
 
     outside: NDArray[np.bool_]
-    """(N,)"""
     unmatched: NDArray[np.bool_]
-    """(N,)"""
     treatment: Treatment
-    """(N,)"""
 
     @property
     def band(self) -> tuple[float, float]:
@@ -61,17 +72,17 @@ class Support:
         """Units beyond all propensities of the other arm, per arm, (2,)."""
         return np.bincount(self.treatment[self.unmatched], minlength=2)
 
-    def summary(self, names: tuple[str, str] = _NAMES) -> str:
-        """Return one sentence; ``names`` are those of the arms."""
+    def summary(self, names: tuple[str, str] = _ARM_NAMES) -> str:
+        """Return one sentence about the units outside support, with the ``names`` of the arms."""
         total, band = len(self.treatment), f"P({names[1]}) outside {band_text(self.band)}"
         if band_text(self.band) != band_text(support_band(EQUAL_ARMS)):
             band += f" (the share in arm {names[1]} is {100 * self.treatment.mean():.3g} %)"
         rare = int(self.arm_sizes.argmin())
-        few = self.arm_sizes[rare] < _FEW_IN_ARM
+        few = self.arm_sizes[rare] < _MIN_ARM_UNITS
         reservation = f", as far as the few units in arm {names[rare]} can tell ({self.arm_sizes[rare]})" if few else ""
         if not self.outside.any():
-            said = f"None of {total:,} units has {band}: everyone can be compared with people of the other arm"
-            return f"{said}{reservation}."
+            sentence = f"None of {total:,} units has {band}: everyone can be compared with people of the other arm"
+            return f"{sentence}{reservation}."
         outside_count = int(self.outside.sum())
         per_arm = [
             f"{k:,} of {n:,} {name}" for k, n, name in zip(self.outside_by_arm, self.arm_sizes, names, strict=True)
@@ -85,14 +96,26 @@ class Support:
 
 @dataclass(frozen=True)
 class Separation:
-    """How well covariates tell who is treated: the AUC of the propensity, 0.5 for a coin toss, 1 for certainty."""
+    """How well covariates separate treated from control; :func:`separation` returns it.
+
+    Parameters
+    ----------
+    auc : float
+        The AUC of the propensity: 0.5 if a coin decided about treatment, 1 if the covariates did.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import Separation
+    >>> Separation(0.7).determined
+    False
+    """
 
     auc: float
 
     @property
     def determined(self) -> bool:
-        """Whether the covariates as good as determine the treatment: an AUC above 0.99."""
-        return self.auc > DETERMINED
+        """Whether the covariates practically determine the treatment: an AUC above 0.99."""
+        return self.auc > MIN_DETERMINED_AUC
 
     def summary(self) -> str:
         """Return one sentence, with the remedy where treatment is determined."""
@@ -106,31 +129,77 @@ class Separation:
 
 
 def support_margin(share_treated: float) -> float:
-    """Return the least P(rarer arm | x) inside common support: a ninth of the arm's odds among all, as a probability.
+    """Return the least P(rarer arm | x) inside common support: 0.1 for equal arms, less if an arm is rare.
 
-    It is 0.1 for equal arms and smaller for all others.
+    Parameters
+    ----------
+    share_treated : float
+        The share of treated units in the pool.
+
+    Returns
+    -------
+    float
+        The probability whose odds are a ninth of the odds of the rarer arm in the pool.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import support_margin
+    >>> support_margin(0.5)
+    0.1
     """
     rare = float(min(share_treated, 1 - share_treated))
-    # The arm's odds among all are rare / (1 - rare). A ninth of them are the odds of this probability:
-    return rare / (rare + _ODDS_RATIO * (1 - rare))
+    # Odds of the arm in the pool: o = rare / (1 - rare). A probability p has a ninth of them if p / (1 - p) = o / 9:
+    # p = (o / 9) / (1 + o / 9) = rare / (rare + 9 (1 - rare)).
+    return rare / (rare + _MAX_ODDS_RATIO * (1 - rare))
 
 
 def propensity_clip(share_treated: float) -> float:
-    """Return the clip of estimated propensities: 0.01, or half the margin of support if that is less.
+    """Return how far estimated propensities stay away from 0 and 1: 0.01, or half the margin of support if less.
 
-    With a constant, nobody could fall out of support where an arm is rare.
+    With a constant clip, no unit could be outside support if an arm is rare.
+
+    Parameters
+    ----------
+    share_treated : float
+        The share of treated units in the pool.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import propensity_clip
+    >>> propensity_clip(0.5)
+    0.01
     """
     return min(0.01, support_margin(share_treated) / 2)
 
 
 def support_band(share_treated: float) -> tuple[float, float]:
-    """Return the least and the largest P(treated | x) inside common support, given the share treated of all units.
+    """Return the least and the largest P(treated | x) inside common support.
 
-    For equal arms it is [0.1, 0.9], the rule of thumb of Crump, Hotz, Imbens and Mitnik (2009) for a subpopulation
-    whose average effect can be estimated well: at least one in ten of the people like a unit is in the other arm.
-    Where an arm is rare among all, it is rare among people like most units, even if a coin decided. There its odds
-    given x need only be a ninth of its odds among all. The band's other end stays: where the rare arm has 10 to 90 %
-    of the people like a unit, there are people to compare with.
+    For equal arms the band is [0.1, 0.9], the rule of thumb of Crump, Hotz, Imbens and Mitnik (2009,
+    doi:10.1093/biomet/asn055) for a subpopulation whose average effect can be estimated well: at least one in ten units
+    with these covariates is in the other arm. An arm that is rare in the pool is rare among most units, even if a coin
+    decided about treatment. The odds of such an arm given x need only be a ninth of its odds in the pool. The other end
+    of the band stays.
+
+    Parameters
+    ----------
+    share_treated : float
+        The share of treated units in the pool.
+
+    Returns
+    -------
+    (float, float)
+        The lower and the upper end.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import support_band
+    >>> support_band(0.5)
+    (0.1, 0.9)
     """
     margin = support_margin(share_treated)
     common = support_margin(EQUAL_ARMS)
@@ -138,22 +207,77 @@ def support_band(share_treated: float) -> tuple[float, float]:
 
 
 def band_text(band: tuple[float, float]) -> str:
-    """Return the band in words, for example ``[0.0046, 0.9]``."""
+    """Return a band as text.
+
+    Parameters
+    ----------
+    band : (float, float)
+        As :func:`support_band` returns it.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import band_text
+    >>> band_text((0.0046, 0.9))
+    '[0.0046, 0.9]'
+    """
     return f"[{_probability_text(band[0])}, {_probability_text(band[1])}]"
 
 
 def is_outside(propensity: Array, share_treated: float) -> NDArray[np.bool_]:
-    """Return whose P(treated | x) (N,) leaves too few people of the other arm to compare with, (N,).
+    """Return which units are outside common support.
 
-    ``share_treated`` is that of the pool from which the units come. Benchmarks are judged as if arms were equal, so
-    that shares inside overlap compare between data sets: ``EQUAL_ARMS``.
+    Parameters
+    ----------
+    propensity : (N,)
+        P(treated | x).
+    share_treated : float
+        The share of treated units in the pool of the units. For benchmarks it is ``EQUAL_ARMS``, so that the shares of
+        units inside support can be compared between data sets.
+
+    Returns
+    -------
+    (N,) bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.diagnostics import is_outside
+    >>> is_outside(np.array([0.05, 0.5]), 0.5).tolist()
+    [True, False]
     """
     low, high = support_band(share_treated)
     return (propensity < low) | (propensity > high)
 
 
 def common_support(propensity: ArrayLike, treatment: ArrayLike) -> Support:
-    """Return who is outside common support, by P(treated | x) (N,) and arm (N,)."""
+    """Return which units are outside common support.
+
+    Parameters
+    ----------
+    propensity : (N,)
+        P(treated | x).
+    treatment : (N,)
+        The arm of each unit, 0 or 1.
+
+    Returns
+    -------
+    Support
+
+    Raises
+    ------
+    InputError
+        If an arm is empty, or a propensity is not between 0 and 1.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import common_support
+    >>> common_support([0.05, 0.5, 0.4, 0.6], [0, 1, 0, 1]).outside_by_arm.tolist()
+    [1, 0]
+    """
     pi, t = _checked(propensity, treatment)
     low = np.array([pi[t == arm].min() for arm in (1, 0)])[t]
     high = np.array([pi[t == arm].max() for arm in (1, 0)])[t]
@@ -161,28 +285,74 @@ def common_support(propensity: ArrayLike, treatment: ArrayLike) -> Support:
 
 
 def separation(propensity: ArrayLike, treatment: ArrayLike) -> Separation:
-    """Return how well P(treated | x) (N,) tells the arms (N,) apart.
+    """Return how well the propensity separates the arms.
 
-    The propensities must be cross-fitted, each from models that have not seen the unit, or noise looks like separation.
+    Parameters
+    ----------
+    propensity : (N,)
+        P(treated | x), cross-fitted: by a model that was not fitted on the unit. Otherwise noise looks like separation.
+    treatment : (N,)
+        The arm of each unit, 0 or 1.
+
+    Returns
+    -------
+    Separation
+
+    Raises
+    ------
+    InputError
+        If an arm is empty, or a propensity is not between 0 and 1.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import separation
+    >>> separation([0.2, 0.8, 0.6, 0.7], [0, 1, 0, 1]).auc
+    1.0
     """
     return Separation(area_under_curve(*_checked(propensity, treatment)))
 
 
 def propensity_edges(band: tuple[float, float]) -> Array:
-    """Return the edges of ten equal bins of [0, 1], and of those that an end of the band splits in two."""
+    """Return the edges of ten equal bins of [0, 1], and the ends of the band if they are inside a bin."""
     edges = np.union1d(np.linspace(0, 1, 11), band)
-    # Bins hold their left edge, but the band's right end itself is inside.
+    # A bin contains its left edge, but the right end of the band is inside the band.
     edges[edges == band[1]] = np.nextafter(band[1], 1)
     return edges
 
 
 def support_lines(
-    propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, str] = _NAMES, width: int = 60
+    propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, str] = _ARM_NAMES, width: int = 60
 ) -> list[str]:
-    """Return a histogram of P(treated | x) by arm for a terminal: a title and a line a bin, at most ``width`` wide.
+    """Return a histogram of P(treated | x) by arm for a terminal: a title, and a line per bin.
 
     Bars are shares of the arm, on one scale; numbers are counts. Lines outside common support are marked. There are ten
-    bins; one more where the arms' sizes move an end of the band into a bin.
+    bins, and one more if the sizes of the arms move an end of the band into a bin.
+
+    Parameters
+    ----------
+    propensity : (N,)
+        P(treated | x).
+    treatment : (N,)
+        The arm of each unit, 0 or 1.
+    names : (str, str)
+        The names of control and treated.
+    width : int
+        The largest number of characters of a line, at least 48.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    InputError
+        If an arm is empty, a propensity is not between 0 and 1, or the width is too small.
+
+    Examples
+    --------
+    >>> from causalbald.diagnostics import support_lines
+    >>> support_lines([0.05, 0.5, 0.4, 0.6], [0, 1, 0, 1], width=48)[0]
+    'P(trea…) control 2      treated 2'
     """
     pi, t = _checked(propensity, treatment)
     if check_int(width, "width", low=1) < _MIN_WIDTH:
@@ -207,6 +377,7 @@ def support_lines(
 
 
 def _checked(propensity: ArrayLike, treatment: ArrayLike) -> tuple[Array, Treatment]:
+    """Return propensities and arms (N,), checked; raise InputError if an arm is empty."""
     t = check_treatment(treatment)
     check_both_arms(t, "units")
     return check_probability(propensity, len(t)), t
@@ -219,5 +390,6 @@ def _probability_text(probability: float) -> str:
 
 
 def _bar(share: float, room: int) -> str:
+    """Return a bar that fills a share of ``room`` characters, to an eighth of a character."""
     eighths = int(np.ceil(share * room * 8))
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()

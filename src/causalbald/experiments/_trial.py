@@ -29,7 +29,7 @@ from causalbald._validation import (
     check_probability,
 )
 from causalbald.datasets import Benchmark, Split
-from causalbald.diagnostics._support import EQUAL_ARMS, is_outside
+from causalbald.diagnostics import EQUAL_ARMS, is_outside
 from causalbald.errors import InputError
 from causalbald.models import CateEstimator, PropensityModel, PropensityNetwork
 from causalbald.models import load as load_model

@@ -15,8 +15,7 @@ from scipy.special import expit, logit
 
 from causalbald._typing import Array
 from causalbald._validation import check_int
-from causalbald.diagnostics._balance import UNBALANCED
-from causalbald.diagnostics._support import band_text, common_support, propensity_clip
+from causalbald.diagnostics import UNBALANCED, band_text, common_support, propensity_clip
 from causalbald.errors import InputError
 from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, new_figure, plain
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from causalbald._typing import AnyArray, Array
 from causalbald._validation import check_int
 from causalbald.datasets import Benchmark, Split
-from causalbald.diagnostics._support import EQUAL_ARMS, band_text, is_outside, support_band
+from causalbald.diagnostics import EQUAL_ARMS, band_text, is_outside, support_band
 from causalbald.errors import InputError
 from causalbald.figures._convergence import shared_legend
 from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, new_figure
