@@ -18,10 +18,27 @@ _LINKS: tuple[Link, ...] = ("identity", "probit")
 
 
 def check_acquisition(acquisition: acq.AcquisitionLike) -> None:
-    """Check shapes, finiteness, purity, independence of order, and that a greedy batch can be chosen with it.
+    """Check what users of any acquisition function rely on.
 
-    Of a function that chooses batches itself: that they hold units that are available, each once, that the same input
-    gives the same batch, and that the scale of a covariate and constant ones do not matter.
+    A score function must return one finite score per unit, the same for the same input, whatever the order of the
+    units; without a target population, a score must depend on the unit's own belief alone; a certain belief must not
+    give NaN; and a greedy batch must be possible. A batch function must return available units, each once, the same for
+    the same input, and must ignore the scale of covariates and constant covariates.
+
+    Parameters
+    ----------
+    acquisition : str or callable
+        A registered name, or the function itself. It must have a docstring.
+
+    Raises
+    ------
+    AssertionError
+        At the first rule that the function breaks.
+
+    Examples
+    --------
+    >>> from causalbald.testing import check_acquisition
+    >>> check_acquisition("mu-rho-bald")
     """
     function = acq.load(acquisition)
     assert function.summary, f"{function.name}: give the function a docstring; its first line is shown to users"
@@ -60,24 +77,26 @@ def check_acquisition(acquisition: acq.AcquisitionLike) -> None:
 
 
 def _check_batches(function: acq.BatchFunction) -> None:
+    """Check a batch function on 60 units; see `check_acquisition`."""
     x, units = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60)
     treatment = units % 3 % 2
 
     def batch(x: np.ndarray, size: int, measured: np.ndarray) -> list[int]:
-        rest, rng = np.setdiff1d(units, measured)[5:], np.random.default_rng(0)
-        chosen = function.choose(x, treatment, size, measured=measured, available=rest, rng=rng)
+        available, rng = np.setdiff1d(units, measured)[5:], np.random.default_rng(0)
+        chosen = function.choose(x, treatment, size, measured=measured, available=available, rng=rng)
         return [int(k) for k in chosen]
 
-    other_units = np.column_stack([1000 * x + 5, np.full(60, 0.1)])
+    rescaled = np.column_stack([1000 * x + 5, np.full(60, 0.1)])
     for measured in (units[:12], units[treatment == 0][:5], units[:0]):
         for size in (0, 1, 7, 43):
             first = batch(x, size, measured)
             assert first == batch(x, size, measured), f"{function.name}: same input, same batch"
-            assert first == batch(other_units, size, measured), f"{function.name}: scale and constants must not matter"
+            assert first == batch(rescaled, size, measured), f"{function.name}: scale and constants must not matter"
             assert len(batch(np.zeros_like(x), size, measured)) == size, f"{function.name}: units may all be alike"
 
 
 def _check_many_covariates(model: CateEstimator) -> None:
+    """Check that a model with more covariates than labels does not believe that it knows everything."""
     rng = np.random.default_rng(1)
     x, t = rng.normal(size=(60, 40)), np.arange(60) % 2
     few = model.fit(x[:20, 0] + t[:20] + 0.1 * rng.normal(size=20), t[:20], X=x[:20], pool=x).posterior(x, joint=False)
@@ -85,7 +104,24 @@ def _check_many_covariates(model: CateEstimator) -> None:
 
 
 def check_model(model: CateEstimator) -> None:
-    """Check scikit-learn conventions, shapes, determinism, units of the outcome and honest errors."""
+    """Check scikit-learn conventions, shapes, determinism, units of the outcome and honest errors.
+
+    Parameters
+    ----------
+    model : CateEstimator
+        Unfitted. It is cloned, not changed, and fitted several times on at most 60 labels.
+
+    Raises
+    ------
+    AssertionError
+        At the first rule that the model breaks.
+
+    Examples
+    --------
+    >>> from causalbald.models import GaussianProcess
+    >>> from causalbald.testing import check_model
+    >>> check_model(GaussianProcess(max_iter=20, sites=40))
+    """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2))
     t = np.arange(60) % 2
@@ -133,7 +169,23 @@ def check_model(model: CateEstimator) -> None:
 
 
 def check_dataset(name: str) -> None:
-    """Check shapes, that a seed repeats and another differs, and that outcomes belong to their arms."""
+    """Check shapes, that a seed repeats and another differs, and that outcomes belong to their arms.
+
+    Parameters
+    ----------
+    name : str
+        A registered data set.
+
+    Raises
+    ------
+    AssertionError
+        At the first rule that the data set breaks.
+
+    Examples
+    --------
+    >>> from causalbald.testing import check_dataset
+    >>> check_dataset("synthetic")
+    """
     first, again, other = datasets.load(name, 0), datasets.load(name, 0), datasets.load(name, 1)
     for split in ("pool", "validation", "test"):
         part = getattr(first, split)
@@ -149,4 +201,5 @@ def check_dataset(name: str) -> None:
 
 
 def _equal(first: Benchmark, second: Benchmark) -> bool:
+    """Return whether two benchmarks have the same outcomes."""
     return first.pool.y.shape == second.pool.y.shape and bool((first.pool.y == second.pool.y).all())

@@ -20,8 +20,10 @@ def fake_posterior(
 
     Parameters
     ----------
-    units, rank : int
-        N and R.
+    units : int
+        How many units, N.
+    rank : int
+        Columns of the factor, R.
     residual : bool
         Whether units carry variance of their own.
     noise : float
@@ -30,6 +32,16 @@ def fake_posterior(
         As for :class:`causalbald.Posterior`.
     seed : int
         Another seed, another belief.
+
+    Returns
+    -------
+    Posterior
+
+    Examples
+    --------
+    >>> from causalbald.testing import fake_posterior
+    >>> fake_posterior(3, rank=2)
+    Posterior(units=3, arms=2, rank=2, link='identity')
     """
     rng = np.random.default_rng(seed)
     roots = rng.normal(size=(units, 2, 2)) * (0.4 if residual else 0.0)

@@ -14,7 +14,7 @@ from causalbald.errors import CampaignExistsError, InputError, StorageError
 
 Opener = Callable[[str], Storage]
 
-_THREADS, _APPENDS = 4, 5
+N_THREADS, APPENDS_PER_THREAD = 4, 5
 _TEXTS = ("naïve 😀 漢字", "line\nbreak\r\n\ttab", "'one' \"two\" \\ --", "NUL \0 inside", "", "{}%s:x")
 
 
@@ -30,6 +30,20 @@ def check_storage(opener: Opener) -> None:
     opener : callable
         Takes a name and returns a storage. No campaign exists under a name at first; a second call with the same name
         returns another handle on the same campaign.
+
+    Raises
+    ------
+    AssertionError
+        At the first rule that the storage breaks.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from causalbald.campaign.storage import open_storage
+    >>> from causalbald.testing import check_storage
+    >>> with TemporaryDirectory() as folder:
+    ...     check_storage(lambda name: open_storage(Path(folder) / f"{name}.db"))
     """
     _creates_once(opener)
     _needs_creation(opener)
@@ -44,6 +58,7 @@ def check_storage(opener: Opener) -> None:
 
 
 def _creates_once(opener: Opener) -> None:
+    """A second creation is refused and changes nothing."""
     with _created(opener, "once", Draft("start", {"n": 1})) as storage:
         with closing(opener("once")) as other, _raises(CampaignExistsError, "create a campaign a second time"):
             other.create([("table", b"second")], [Draft("start", {"n": 2})])
@@ -52,6 +67,7 @@ def _creates_once(opener: Opener) -> None:
 
 
 def _needs_creation(opener: Opener) -> None:
+    """Every call but create and close needs a created campaign."""
     calls: list[Callable[[Storage], object]] = [
         lambda storage: storage.events(),
         lambda storage: storage.part("table"),
@@ -66,6 +82,8 @@ def _needs_creation(opener: Opener) -> None:
 
 
 def _creates_all_or_nothing(opener: Opener) -> None:
+    """A creation that fails leaves nothing."""
+
     def parts() -> Iterator[tuple[str, bytes]]:
         yield "table", b"half"
         raise _Refusal
@@ -80,14 +98,15 @@ def _creates_all_or_nothing(opener: Opener) -> None:
 
 
 def _keeps_parts(opener: Opener) -> None:
+    """Parts come back byte for byte, and have unique names."""
     every_byte = bytes(range(256))
     parts = {"empty": b"", "bytes": every_byte, "folder/ä-1.safetensors": b"x", "large": every_byte * 2**14}
     with closing(opener("parts")) as storage:
         storage.create(iter(parts.items()), [])
         for name, data in parts.items():
-            found = storage.part(name)
-            assert isinstance(found, bytes), f"part {name}: give bytes, not {type(found).__name__}"
-            assert found == data, f"part {name}: must come back as it was written"
+            part = storage.part(name)
+            assert isinstance(part, bytes), f"part {name}: give bytes, not {type(part).__name__}"
+            assert part == data, f"part {name}: must come back as it was written"
         with _raises(StorageError, "read a part that does not exist"):
             storage.part("other")
     with closing(opener("twice")) as storage, _raises(StorageError, "write two parts of one name"):
@@ -95,6 +114,7 @@ def _keeps_parts(opener: Opener) -> None:
 
 
 def _numbers_in_order(opener: Opener) -> None:
+    """Events are numbered from 1 without gaps, and keep order, kind and time."""
     drafts = [Draft("start", {"k": 0}), Draft("note", {"k": 1})]
     with closing(opener("order")) as storage:
         assert _numbers(storage.create([], drafts)) == [1, 2], "create must return its events, from number 1"
@@ -105,12 +125,12 @@ def _numbers_in_order(opener: Opener) -> None:
         )
         assert storage.append(5, _deciding()) == [], "nothing decided, nothing recorded"
         assert _numbers(storage.append(4, _deciding())) == [5], "nothing decided: what is known must come back"
-        found = storage.events()
-        assert [event.body["k"] for event in found] == list(range(5)), "events must keep their order"
-        assert [event.kind for event in found] == ["start", *["note"] * 4], "events must keep their kind"
-        assert storage.events(after=3) == found[3:], "`after` must leave out the events up to that number"
-        assert found[2:4] == added, "events must read as append returned them"
-        for event in found:
+        events = storage.events()
+        assert [event.body["k"] for event in events] == list(range(5)), "events must keep their order"
+        assert [event.kind for event in events] == ["start", *["note"] * 4], "events must keep their kind"
+        assert storage.events(after=3) == events[3:], "`after` must leave out the events up to that number"
+        assert events[2:4] == added, "events must read as append returned them"
+        for event in events:
             assert datetime.fromisoformat(event.time).utcoffset() == timedelta(0), f"{event.time}: times must be UTC"
         dated = storage.append(5, lambda _: [Draft("note", {}, time="2021-12-06T08:00:00+00:00")])
         assert dated[0].time == "2021-12-06T08:00:00+00:00", "a time that the draft gives must be kept"
@@ -118,7 +138,9 @@ def _numbers_in_order(opener: Opener) -> None:
 
 
 def _records_all_or_nothing(opener: Opener) -> None:
-    def refuse(_known: list[Event]) -> list[Draft]:
+    """An append that fails records nothing, keeps no lock and uses up no number."""
+
+    def refuse(_earlier: list[Event]) -> list[Draft]:
         raise _Refusal
 
     with _created(opener, "refused", Draft("start", {})) as storage:
@@ -136,10 +158,11 @@ def _records_all_or_nothing(opener: Opener) -> None:
 
 
 def _shows_what_others_recorded(opener: Opener) -> None:
+    """`decide` sees what other handles recorded, and append returns it."""
     seen: list[Event] = []
 
-    def decide(known: list[Event]) -> list[Draft]:
-        seen.extend(known)
+    def decide(earlier: list[Event]) -> list[Draft]:
+        seen.extend(earlier)
         return [Draft("second", {})]
 
     with _created(opener, "others", Draft("start", {})) as storage, closing(opener("others")) as other:
@@ -151,29 +174,34 @@ def _shows_what_others_recorded(opener: Opener) -> None:
 
 
 def _lets_one_write_at_a_time(opener: Opener) -> None:
-    def work(worker: int, storage: Storage) -> None:
-        def decide(known: list[Event]) -> list[Draft]:
-            own = sum(event.body["who"][0] == worker for event in known)
-            return [Draft("note", {"who": [worker, own], "seen": len(known)})]
+    """Appends of several threads and handles follow each other."""
 
-        for _ in range(_APPENDS):
+    def work(worker: int, storage: Storage) -> None:
+        def decide(earlier: list[Event]) -> list[Draft]:
+            by_worker = sum(event.body["who"][0] == worker for event in earlier)
+            return [Draft("note", {"who": [worker, by_worker], "seen": len(earlier)})]
+
+        for _ in range(APPENDS_PER_THREAD):
             storage.append(0, decide)
 
     with _created(opener, "threads") as shared, closing(opener("threads")) as other:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            jobs = [pool.submit(work, worker, (shared, other)[worker % 2]) for worker in range(_THREADS)]
+        with ThreadPoolExecutor(N_THREADS) as pool:
+            jobs = [pool.submit(work, worker, (shared, other)[worker % 2]) for worker in range(N_THREADS)]
             for job in jobs:
                 job.result()
-        found = shared.events()
-        assert _numbers(found) == list(range(1, _THREADS * _APPENDS + 1)), "numbers must have neither gaps nor repeats"
-        for event in found:
+        events = shared.events()
+        assert _numbers(events) == list(range(1, N_THREADS * APPENDS_PER_THREAD + 1)), (
+            "numbers must have neither gaps nor repeats"
+        )
+        for event in events:
             assert event.body["seen"] == event.number - 1, "nobody may record anything while another one decides"
-        expected = [[worker, k] for worker in range(_THREADS) for k in range(_APPENDS)]
-        assert sorted(event.body["who"] for event in found) == expected, "every event must be recorded once"
+        expected = [[worker, k] for worker in range(N_THREADS) for k in range(APPENDS_PER_THREAD)]
+        assert sorted(event.body["who"] for event in events) == expected, "every event must be recorded once"
         shared.check()
 
 
 def _keeps_bodies(opener: Opener) -> None:
+    """Bodies of events come back as JSON keeps them."""
     body = {
         "texts": list(_TEXTS),
         "keys": {text: k for k, text in enumerate(_TEXTS)},
@@ -190,6 +218,7 @@ def _keeps_bodies(opener: Opener) -> None:
 
 
 def _closes_twice(opener: Opener) -> None:
+    """A storage may be closed twice, and unused; closing loses nothing."""
     with _created(opener, "closed", Draft("start", {})) as storage:
         storage.close()
         storage.close()
@@ -200,6 +229,7 @@ def _closes_twice(opener: Opener) -> None:
 
 @contextmanager
 def _created(opener: Opener, name: str, *events: Draft) -> Iterator[Storage]:
+    """Yield a storage of a new campaign with one part and some events."""
     with closing(opener(name)) as storage:
         storage.create([("table", b"first")], events)
         yield storage
@@ -207,6 +237,7 @@ def _created(opener: Opener, name: str, *events: Draft) -> Iterator[Storage]:
 
 @contextmanager
 def _raises(expected: type[Exception], what: str) -> Iterator[None]:
+    """Raise AssertionError unless the block raises ``expected``."""
     try:
         yield
     except expected:
@@ -215,7 +246,7 @@ def _raises(expected: type[Exception], what: str) -> Iterator[None]:
 
 
 def _deciding(*bodies: dict[str, Any]) -> Decide:
-    return lambda _known: [Draft("note", body) for body in bodies]
+    return lambda _earlier: [Draft("note", body) for body in bodies]
 
 
 def _numbers(events: list[Event]) -> list[int]:
