@@ -113,6 +113,18 @@ def test_quick_commands_do_not_wait_for_heavy_imports(folder: Path) -> None:
         assert result.returncode == 0, result.stderr
 
 
+def test_ask_and_report_import_only_what_they_use() -> None:
+    code = (
+        "import sys, causalbald.campaign._asking\n"
+        "unused = {'matplotlib', 'sklearn.ensemble', 'sklearn.cluster', 'sklearn.linear_model'} & set(sys.modules)\n"
+        "from causalbald.report import write_report\n"
+        "unused |= {'causalbald.experiments', 'causalbald.paper'} & set(sys.modules)\n"
+        "sys.exit(f'imported {unused}' if unused else 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from causalbald._random import generator
@@ -222,6 +221,8 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
             features = network.encoder(labels.x[rows.index]).cpu().numpy()
         distinct = [np.unique(f[mask > 0], axis=0) for f, mask in zip(features, rows.mask.cpu().numpy(), strict=True)]
         n_points = min(self.inducing, *(len(f) for f in distinct))
+        from sklearn.cluster import KMeans  # heavy: `campaign ask` imports this file, and needs no network
+
         clusters = [KMeans(n_points, n_init=1, random_state=self.random_state).fit(f) for f in distinct]
         centres = torch.as_tensor(np.stack([c.cluster_centers_ for c in clusters]), dtype=torch.float32)
         treatment = network.streams.uniform((n_points, 1)) * network.log_treatment.detach().exp().cpu()

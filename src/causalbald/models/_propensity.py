@@ -9,12 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from causalbald._covariate_names import fitted_names, remember, text_names
@@ -87,6 +81,11 @@ class PropensityModel(BaseEstimator):
         InputError
             If shapes disagree, a value is missing, an arm has fewer than two units, or an option is out of range.
         """
+        # The parts of scikit-learn that this file needs are imported where they are used: they take half a second,
+        # and `campaign ask` imports this file but fits no propensities.
+        from sklearn.metrics import log_loss
+        from sklearn.model_selection import StratifiedKFold
+
         x, names = check_covariates(X, image_models=IMAGE_MODELS), text_names(X, "X")
         t = check_treatment(T, len(x), "T")
         check_both_arms(t, "units")
@@ -125,9 +124,15 @@ class PropensityModel(BaseEstimator):
         return self.calibration_.of_probability(np.mean([m.predict_proba(x)[:, 1] for m in self.models_], axis=0))
 
     def _logistic(self) -> Any:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
         return make_pipeline(StandardScaler(), LogisticRegression())
 
     def _trees(self) -> Any:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
         return HistGradientBoostingClassifier(
             max_iter=100, learning_rate=0.05, max_leaf_nodes=15, random_state=self.random_state
         )
@@ -161,6 +166,8 @@ class Calibration:
     @classmethod
     def of(cls, log_odds: Array, treatment: Treatment, clip: float) -> Calibration:
         """Return the scaling under which treatments are most likely given cross-fitted log odds, (N,)."""
+        from sklearn.linear_model import LogisticRegression
+
         fitted = LogisticRegression(C=1e6).fit(log_odds[:, None], treatment)
         return cls(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]), clip)
 

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional
@@ -138,6 +137,8 @@ class PropensityNetwork(NetworkParameters, BaseEstimator):
         check_both_arms(t, "units")
         check_clip(self.clip)
         folds = check_folds(self.folds, t)
+        from sklearn.model_selection import StratifiedKFold  # heavy, see _propensity.py
+
         splits = list(StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(t, t))
         remember(self, names, x.shape[1:])
         self.shape_, self.scaling_ = x.shape[1:], Scaling.of(x, t.astype(float), binary=True)
