@@ -82,7 +82,7 @@ def test_a_plan_that_measures_everyone_cannot_be_improved(pool: pd.DataFrame) ->
 
 
 def test_large_pools_are_sampled(pool: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_UNITS", 40)
+    monkeypatch.setattr(module, "MAX_SIMULATED_UNITS", 40)
     some = simulate(pool, **{**PLAN, "rounds": 1})
     assert (some.units, some.pool) == (40, 80)
     assert "40 of 80 people took part." in some.verdict

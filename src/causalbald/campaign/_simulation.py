@@ -26,23 +26,48 @@ from causalbald.metrics import ENOUGH_SEEDS, LabelsNeeded, areas, labels_to_matc
 from causalbald.tables import read_table, to_numbers
 
 BASELINE = "random"
-_MOST_UNITS = 2000
-_FIRST = 10
+MAX_SIMULATED_UNITS = 2000
+MIN_WARM_START = 10
+"""Units measured at random before anything is chosen, at least, unless the user says how many."""
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """What choosing would have saved in simulated studies."""
+    """What choosing would have saved in simulated studies, compared with measuring at random.
+
+    Parameters
+    ----------
+    trials : DataFrame
+        A row per fit: ``acquisition, seed, step, paid`` (measurements, or their cost, according to plan), ``labels``
+        (measurements made), ``pehe`` (root mean squared error of effects over the pool) and the other columns of
+        :func:`causalbald.experiments.run_trial`.
+    settings : CampaignSettings
+    units : int
+        Units that took part.
+    pool : int
+        Units in the table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import CampaignSettings, Simulation
+    >>> rows = [
+    ...     {"acquisition": name, "seed": seed, "step": step, "paid": 10 * (step + 1), "labels": 10, "pehe": error}
+    ...     for name, errors in (("random", (2.0, 1.0)), ("default", (1.0, 0.5)))
+    ...     for seed in (0, 1)
+    ...     for step, error in enumerate(errors)
+    ... ]
+    >>> settings = CampaignSettings("patient", "drug", "cd4", arms=("placebo", "drug"))
+    >>> simulation = Simulation(pd.DataFrame(rows), settings, units=80, pool=80)
+    >>> summary = simulation.summary()
+    >>> summary["paid"], summary["needed"], summary["saved"]
+    (20.0, 10.0, 0.5)
+    """
 
     trials: pd.DataFrame
-    """A row per fit: ``acquisition, seed, step, paid`` (measurements, or their cost, according to plan), ``labels``
-    (measurements made), ``pehe`` (root mean squared error of effects over the pool) and the other columns of
-    :func:`causalbald.experiments.run_trial`."""
     settings: CampaignSettings
     units: int
-    """People who took part."""
     pool: int
-    """People in the table."""
 
     def summary(self) -> dict[str, Any]:
         """Return what the method needed for the accuracy that random measurements reached at the end of the plan.
@@ -58,8 +83,8 @@ class Simulation:
             are mean errors at the end, ``wins`` is the share of seeds whose mean error along the way is smaller, and
             ``difference`` is that of these errors, with a 95 % t-interval.
         """
-        own, random = (self._curves(name) for name in (self.settings.acquisition, BASELINE))
-        gap = (areas(own) - areas(random)).to_numpy()
+        chosen, random = (self._curves(name) for name in (self.settings.acquisition, BASELINE))
+        gap = (areas(chosen) - areas(random)).to_numpy()
         difference, lower, upper = paired_interval(gap)
         end, needed = self._end, self._needed
         bounds = {"needed": needed.labels, "needed_lower": needed.lower, "needed_upper": needed.upper}
@@ -72,7 +97,7 @@ class Simulation:
             "paid": end,
             **{name: value if np.isfinite(value) else None for name, value in bounds.items()},
             **{name: 1 - value / end if np.isfinite(value) else None for name, value in shares.items()},
-            "error": float(own.loc[own["labels"] == end, "pehe"].mean()),
+            "error": float(chosen.loc[chosen["labels"] == end, "pehe"].mean()),
             "error_random": float(random.loc[random["labels"] == end, "pehe"].mean()),
             "wins": float(np.mean(gap < 0)),
             "difference": difference,
@@ -82,18 +107,18 @@ class Simulation:
 
     @property
     def helps(self) -> bool:
-        """Whether the interval of what is needed excludes that nothing is saved, and studies were enough to say so."""
+        """Whether choosing saved something in enough studies: the interval of what is needed ends below the plan."""
         return self._seeds >= ENOUGH_SEEDS and not self.measures_everyone and self._needed.upper < self._end
 
     @property
     def measures_everyone(self) -> bool:
-        """Whether the plan measures all people, in whatever order."""
+        """Whether the plan measures all units, so that the order makes no difference at its end."""
         last = self.trials[self.trials["step"] == self.trials["step"].max()]
         return bool((last["labels"] == self.units).all())
 
     @property
     def verdict(self) -> str:
-        """In plain words: whether choosing would have paid, and what this does not show."""
+        """Whether choosing would have paid, and what this does not show, in plain words."""
         caution = (
             "Outcomes were simulated, on response surfaces in the manner of Hill (2011): this shows what choosing can "
             "save among people like these, not what your own outcome is like."
@@ -102,6 +127,7 @@ class Simulation:
         return f"{self._lead()}{part} {caution}"
 
     def _lead(self) -> str:
+        """Return the first sentence of the verdict: whether choosing would have paid, with its numbers."""
         name, needed, end = self.settings.acquisition, self._needed, self._end
         what = "measurements" if self.settings.cost is None else f"(the sum of column {self.settings.cost!r})"
         if self.measures_everyone:
@@ -128,8 +154,8 @@ class Simulation:
 
     def _curves(self, acquisition: str) -> pd.DataFrame:
         """Return a method's trials along what was paid according to plan, which is the same for all seeds."""
-        own = self.trials[self.trials["acquisition"] == acquisition]
-        return own.assign(labels=own["paid"])
+        trials = self.trials[self.trials["acquisition"] == acquisition]
+        return trials.assign(labels=trials["paid"])
 
     @property
     def _seeds(self) -> int:
@@ -158,23 +184,24 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> Simulation:
-    """Simulate campaigns on a table before anything is measured, and random measurements beside them.
+    """Return what choosing would save on a table: campaigns are simulated on it before anything is measured.
 
     For each seed, outcomes of everyone are drawn anew: expected outcomes by Hill's response surface B on the table's
-    covariates, an effect of 4 on average among the treated, noise of standard deviation 1. Both ways start with the
-    same random measurements. Errors are those of the effects of all people in the pool. Outcomes that the table has are
-    not read; an audit share, a budget of the whole campaign, and what is better or worthwhile, in the outcome's unit,
-    are left out.
+    covariates, an effect of 4 on average among the treated, noise of standard deviation 1. One campaign chooses, the
+    other measures at random; both start with the same random measurements. Errors are those of the effects of all
+    units in the pool. Outcomes in the table are not read. These options make no difference: an audit share, a budget of
+    the whole campaign, and what is better or worthwhile.
 
     Parameters
     ----------
     pool, id, treatment, outcome, **options
-        The table and what is said about it, as for :meth:`causalbald.campaign.Campaign.create`. From more than 2,000
-        people as many are drawn at random. With ``cost``, a round pays what ``batch_size`` people cost on average.
+        The table and what is said about it, as for :meth:`causalbald.campaign.Campaign.create`. Of more than 2,000
+        units a random sample of 2,000 takes part. With ``cost``, a round pays what ``batch_size`` units cost on
+        average.
     batch_size, rounds : int
-        The plan: how many people are measured at a time, and how often.
+        The plan: how many units are measured at a time, and how often.
     warm_start : int, optional
-        People measured at random before anything is chosen; by default as many as a batch, at least 10.
+        Units measured at random before anything is chosen; by default as many as a batch, at least 10.
     seeds : int
         Pairs of simulated studies.
     workers : int
@@ -182,6 +209,27 @@ def simulate(
         ``if __name__ == "__main__":``.
     progress : callable, optional
         Called with (simulated studies done, all of them).
+
+    Returns
+    -------
+    Simulation
+
+    Raises
+    ------
+    InputError
+        If the table or an option cannot be used, or the plan measures more units than there are.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import simulate
+    >>> from causalbald.errors import InputError
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> try:
+    ...     simulate(pool, id="patient", treatment="drug", outcome="cd4", rounds=4)
+    ... except InputError as error:
+    ...     print(str(error).partition(",")[0])
+    the plan is 10 + 4 x 10 = 50 measurements
     """
     check_int(seeds, "seeds", low=2)
     check_int(workers, "workers", low=1)
@@ -196,6 +244,7 @@ def simulate(
 
 
 def _without_outcome(pool: Any, id: str, outcome: str) -> Any:
+    """Return a user's table without the column of the outcome, which is simulated."""
     table = read_table(pool, text=[id]).data
     return table.drop_columns([outcome]) if outcome in table.column_names else table
 
@@ -203,6 +252,7 @@ def _without_outcome(pool: Any, id: str, outcome: str) -> Any:
 def _run_all(
     study: _Study, jobs: list[tuple[str, int]], workers: int, progress: Callable[[int, int], None] | None
 ) -> list[Any]:
+    """Return the tables of the simulated studies, in the order of ``jobs``: an acquisition function and a seed each."""
     with local_pool(min(workers, len(jobs))) as pool:
         futures = [pool.submit(study.run, *job) for job in jobs]
         for done, future in enumerate(as_completed(futures), start=1):
@@ -214,7 +264,7 @@ def _run_all(
 
 @dataclass(frozen=True, eq=False)
 class _Study:
-    """People without outcomes, and the plan: all that a process needs to simulate a study."""
+    """Units without outcomes, and the plan: all that a process needs to simulate a study."""
 
     x: Array
     arm: Treatment
@@ -227,30 +277,30 @@ class _Study:
 
     @classmethod
     def of(cls, prepared: Preparation, batch_size: int, rounds: int, warm_start: int | None) -> _Study:
-        """Return the study on at most 2,000 people of the pool."""
-        settings, rows = prepared.settings, np.arange(len(prepared))
+        """Return the study on at most 2,000 units of the pool; raises InputError if the plan is not possible."""
+        settings, units = prepared.settings, np.arange(len(prepared))
         if settings.weight is not None:
             raise InputError("errors in a simulation are those of everyone: leave out the weight.")
         if settings.outcome_type == "binary":
             raise InputError("outcomes of a simulation are continuous: leave out outcome_type='binary'.")
-        if len(rows) > _MOST_UNITS:
-            drawn = generator(settings.seed, "simulate").choice(len(rows), size=_MOST_UNITS, replace=False)
-            rows = np.sort(drawn)
-        first = max(_FIRST, check_int(batch_size, "batch_size", low=1)) if warm_start is None else warm_start
+        if len(units) > MAX_SIMULATED_UNITS:
+            drawn = generator(settings.seed, "simulate").choice(len(units), size=MAX_SIMULATED_UNITS, replace=False)
+            units = np.sort(drawn)
+        first = max(MIN_WARM_START, check_int(batch_size, "batch_size", low=1)) if warm_start is None else warm_start
         check_int(first, "warm_start", low=2)
         planned = first + batch_size * check_int(rounds, "rounds", low=1)
-        if planned > len(rows):
-            part = f" of {len(prepared):,}" if len(rows) < len(prepared) else ""
+        if planned > len(units):
+            part = f" of {len(prepared):,}" if len(units) < len(prepared) else ""
             raise InputError(
                 f"the plan is {first} + {rounds} x {batch_size} = {planned} measurements, but the simulation has "
-                f"{len(rows):,}{part} people: plan fewer rounds or smaller batches."
+                f"{len(units):,}{part} people: plan fewer rounds or smaller batches."
             )
-        cost = None if settings.cost is None else to_numbers(prepared.table[settings.cost], settings.cost)[rows]
-        people = (prepared.x[rows], prepared.arm[rows], prepared.propensity[rows])
+        cost = None if settings.cost is None else to_numbers(prepared.table[settings.cost], settings.cost)[units]
+        people = (prepared.x[units], prepared.arm[units], prepared.propensity[units])
         return cls(*people, cost, replace(settings, outcome_type="continuous"), first, batch_size, rounds)
 
     def run(self, acquisition: str, number: int) -> pd.DataFrame:
-        """Simulate one study; those of the same number have the same outcomes and the same start."""
+        """Return the table of one simulated study; studies of the same number have the same outcomes and start."""
         with warnings.catch_warnings():
             # What an approximation costs is part of what is simulated.
             warnings.simplefilter("ignore", ApproximationWarning)
@@ -272,7 +322,7 @@ class _Study:
         return pd.concat([pd.DataFrame({"acquisition": acquisition, "seed": number, "paid": paid}), named], axis=1)
 
     def with_outcomes(self, number: int) -> Benchmark:
-        """Return the study with outcomes drawn, in which errors are those of the pool itself."""
+        """Return the study with drawn outcomes, as a data set whose test units are the pool itself."""
         rng = generator(self.settings.seed, "outcomes", number)
         mu0, mu1 = _hill.surface_b(_hill.linear_predictor(self.x, rng), self.arm)
         people = Split(self.x, self.arm, _hill.outcomes(mu0, mu1, self.arm, rng), mu0, mu1)

@@ -15,14 +15,14 @@ from causalbald.campaign.storage._memory import MemoryStorage
 from causalbald.errors import InputError, StorageError
 
 _FORMS = "a path, sqlite:///path or postgresql://user@host/database#campaign"
-# What is meant for a database and would be taken for the name of a file.
+# Texts that are meant as addresses of a database and would be taken for names of files.
 _MISTYPED = re.compile(r"\s*postgres(?:ql)?:", re.IGNORECASE)
 
 __all__ = ["Decide", "Draft", "Event", "MemoryStorage", "Storage", "open_storage"]
 
 
 def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = None) -> Storage:
-    """Return the storage at an address; neither disk nor network is touched before its first method is called.
+    """Return the storage at an address; disk and network are first touched when a method is called.
 
     Parameters
     ----------
@@ -31,7 +31,24 @@ def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = 
         is one campaign of many in a PostgreSQL database; without ``#name`` it is called "study". A storage is returned
         as it is.
     source : path, optional
-        File that the people of a new campaign come from: a SQLite file is created no more open than it.
+        File that the units of a new campaign come from. A new SQLite file gets no more permissions than this file has.
+
+    Returns
+    -------
+    Storage
+
+    Raises
+    ------
+    InputError
+        If the address has no form that is known.
+    StorageError
+        If a PostgreSQL database is asked for and its driver is not installed.
+
+    Examples
+    --------
+    >>> from causalbald.campaign.storage import open_storage
+    >>> open_storage("study.db").file.name
+    'study.db'
     """
     if isinstance(where, Storage):
         return where
@@ -46,6 +63,7 @@ def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = 
 
 
 def _path_of(url: str) -> str:
+    """Return the path in an address ``sqlite:///path``; raises InputError if there is none."""
     if not url.startswith("sqlite:///"):
         raise InputError(
             f"{masked(url)!r} names no file: write sqlite:///study.db, or sqlite:////srv/study.db from the root."
@@ -54,6 +72,7 @@ def _path_of(url: str) -> str:
 
 
 def _sqlite_storage(path: str, source: Path | None) -> Storage:
+    """Return the storage of a SQLite file; raises InputError for what looks like an address of a database."""
     from causalbald.campaign.storage._sql import SqlStorage
     from causalbald.campaign.storage._sqlite import SqliteFile
 
@@ -63,6 +82,7 @@ def _sqlite_storage(path: str, source: Path | None) -> Storage:
 
 
 def _postgres_storage(url: str) -> Storage:
+    """Return the storage of a campaign in a PostgreSQL database; raises StorageError without a driver."""
     from causalbald.campaign.storage._sql import SqlStorage
 
     try:

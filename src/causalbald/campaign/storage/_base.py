@@ -71,11 +71,25 @@ class Storage(ABC):
     """One campaign: named parts, written once when it is created, and events, which are only ever appended.
 
     Every method that changes something is durable before it returns, and changes all or nothing. Until the campaign is
-    created, by this object or another, all methods but ``create`` and ``close`` raise StorageError.
+    created, by this object or another, all methods except ``create`` and ``close`` raise StorageError. Subclasses are
+    checked by :func:`causalbald.testing.check_storage`.
+
+    Examples
+    --------
+    >>> from causalbald.campaign.storage import Draft, MemoryStorage, Storage
+    >>> storage = MemoryStorage()
+    >>> isinstance(storage, Storage)
+    True
+    >>> _ = storage.create([("ids", b"...")], [Draft("created", {"rows": 120})])
+    >>> storage.part("ids")
+    b'...'
+    >>> new = storage.append(1, lambda events: [Draft("told", {"outcomes": {"p7": 1.5}})])
+    >>> [event.kind for event in storage.events()]
+    ['created', 'told']
     """
 
     file: Path | None = None
-    """The file that holds the campaign, if there is one: what is written of it is no more open than this file."""
+    """The file that holds the campaign, if there is one. Files written from it get no more permissions than it has."""
 
     @abstractmethod
     def create(self, parts: Iterable[tuple[str, bytes]], events: Sequence[Draft]) -> list[Event]:

@@ -11,7 +11,15 @@ from causalbald.errors import CampaignExistsError, StorageError
 
 
 class MemoryStorage(Storage):
-    """A campaign that lives as long as this object; threads may share it."""
+    """A campaign that lives as long as this object, for simulations and tests. Threads may share it.
+
+    Examples
+    --------
+    >>> from causalbald.campaign.storage import Draft, MemoryStorage
+    >>> storage = MemoryStorage()
+    >>> len(storage.create([], [Draft("created", {"rows": 120})]))
+    1
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -23,14 +31,14 @@ class MemoryStorage(Storage):
         with self._lock:
             if self._parts is not None:
                 raise CampaignExistsError("there is a campaign in this memory already: take a new MemoryStorage.")
-            kept: dict[str, bytes] = {}
+            all_parts: dict[str, bytes] = {}
             for name, data in parts:
                 require_part(name, data)
-                if name in kept:
+                if name in all_parts:
                     raise StorageError(f"part {name!r} is given twice: give every part a name of its own.")
-                kept[name] = bytes(data)
+                all_parts[name] = bytes(data)
             self._rows = to_rows(events, 0)
-            self._parts = kept
+            self._parts = all_parts
             return [row.event() for row in self._rows]
 
     def part(self, name: str) -> bytes:
@@ -64,6 +72,7 @@ class MemoryStorage(Storage):
         """Do nothing: the campaign lives as long as this object."""
 
     def _created(self) -> dict[str, bytes]:
+        """Return the parts; raises StorageError before the campaign is created."""
         if self._parts is None:
             raise StorageError("there is no campaign in this memory: create it first.")
         return self._parts

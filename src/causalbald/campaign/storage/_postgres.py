@@ -41,12 +41,12 @@ class PostgresDatabase:
                 f"the name of a campaign, after # in {_FORM}, may have letters, digits, '.', '-' and '_'; "
                 "write a # in a password as %23."
             )
-        found = _ADDRESS.fullmatch(address)
-        if found is None:
+        parts = _ADDRESS.fullmatch(address)
+        if parts is None:
             raise InputError(f"this is no address of a database: write {_FORM}, and any other @ as %40.")
-        self._url, self._options = url, _options(found)
-        user = f"{found['user']}@" if found["user"] else ""
-        self.label = f"postgresql://{user}{found['shown']}#{self.campaign}"
+        self._url, self._options = url, _options(parts)
+        user = f"{parts['user']}@" if parts["user"] else ""
+        self.label = f"postgresql://{user}{parts['shown']}#{self.campaign}"
         self.taken = f"there is a campaign at {self.label} already: open it, or give another name after #."
 
     def missing(self, others: list[str]) -> str:
@@ -80,6 +80,7 @@ class PostgresDatabase:
         """Do nothing: a server watches over its own files."""
 
     def _connect(self) -> psycopg.Connection:
+        """Return an open connection; raises StorageError, without the password, if the server cannot be reached."""
         try:
             connection = psycopg.connect(make_conninfo(**self._options))
         except psycopg.Error as error:
@@ -93,6 +94,7 @@ class PostgresDatabase:
         return connection
 
     def _explained(self, error: psycopg.Error, *, lost: bool) -> str:
+        """Return the message for an error of the server, without the password, with what to do."""
         words = self._words(error)
         if lost:
             remedy = "look at what was recorded before you repeat anything"
@@ -125,10 +127,10 @@ def _translated(statement: str) -> bytes:
 
 
 def _options(address: re.Match[str]) -> dict[str, str]:
-    """Return what an address says, in the words of the driver."""
-    given = {name: unquote(address[name] or "") for name in ("user", "password", "host", "port", "dbname")}
-    given["host"] = given["host"].strip("[]")
-    named = {name: value for name, value in given.items() if value}
+    """Return the options of the driver that an address names."""
+    fields = {name: unquote(address[name] or "") for name in ("user", "password", "host", "port", "dbname")}
+    fields["host"] = fields["host"].strip("[]")
+    named = {name: value for name, value in fields.items() if value}
     defaults = {"connect_timeout": "10", "application_name": "causalbald"}
     options = defaults | named | dict(parse_qsl(address["others"] or ""))
     # An address as it was printed, without its password: the driver looks for one in PGPASSWORD and ~/.pgpass.

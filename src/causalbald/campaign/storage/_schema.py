@@ -66,28 +66,28 @@ def has_tables(connection: Connection, dialect: Dialect) -> bool:
 
 def version(connection: Connection, place: str) -> int:
     """Return the version of the tables; raises StorageError if this release does not know it."""
-    found: int | None = connection.execute("SELECT max(version) FROM causalbald_schema").fetchone()[0]
-    if found is None:
+    number: int | None = connection.execute("SELECT max(version) FROM causalbald_schema").fetchone()[0]
+    if number is None:
         raise StorageError(f"{place} is damaged, its version is missing: restore it from a copy.")
-    if found > SCHEMA:
+    if number > SCHEMA:
         raise StorageError(
-            f"{place} was written by a newer release (version {found}, this one knows {SCHEMA}): "
+            f"{place} was written by a newer release (version {number}, this one knows {SCHEMA}): "
             "upgrade with `pip install --upgrade causalbald`."
         )
-    return found
+    return number
 
 
 def prepare(connection: Connection, dialect: Dialect, place: str) -> None:
-    """Make the tables, unless they are there, and bring them up to date, in a transaction of its own on a server."""
+    """Make the tables if there are none, and bring them up to date; on a server in a transaction of its own."""
     if dialect.queue:
         connection.execute(dialect.queue)
     if not has_tables(connection, dialect):
         for table in _TABLES.format(blob=dialect.blob).split(";"):
             connection.execute(f"CREATE TABLE {table.strip()}")
         connection.execute("INSERT INTO causalbald_schema (version) VALUES (?)", (SCHEMA,))
-    found = version(connection, place)
-    if dialect.lock_tables and found < SCHEMA:
+    current = version(connection, place)
+    if dialect.lock_tables and current < SCHEMA:
         connection.execute(dialect.lock_tables)
-    for step in range(found + 1, SCHEMA + 1):
+    for step in range(current + 1, SCHEMA + 1):
         MIGRATIONS[step](connection)
         connection.execute("UPDATE causalbald_schema SET version = ?", (step,))

@@ -30,7 +30,7 @@ class SqlStorage(Storage):
 
     def __init__(self, place: SqliteFile | PostgresDatabase) -> None:
         self._place = place
-        self._own = (place.campaign,)
+        self._campaign = (place.campaign,)
         self.file = place.path
         self._upgraded = False
 
@@ -40,7 +40,7 @@ class SqlStorage(Storage):
             _schema.version(connection, self._place.label)
             created = datetime.now(UTC).isoformat(timespec="milliseconds")
             insert = "INSERT INTO causalbald_campaigns (name, created) VALUES (?, ?) ON CONFLICT DO NOTHING"
-            if not connection.execute(insert, (*self._own, created)).rowcount:
+            if not connection.execute(insert, (*self._campaign, created)).rowcount:
                 raise CampaignExistsError(self._place.taken)
             for name, data in parts:
                 self._write_part(connection, name, data)
@@ -50,12 +50,12 @@ class SqlStorage(Storage):
         """Return one part as it was written."""
         with self._transaction() as connection:
             select = "SELECT data FROM causalbald_parts WHERE campaign = ? AND name = ?"
-            found = connection.execute(select, (*self._own, name)).fetchone()
-            if found is None:
+            row = connection.execute(select, (*self._campaign, name)).fetchone()
+            if row is None:
                 select = "SELECT name FROM causalbald_parts WHERE campaign = ? ORDER BY name"
-                names = ", ".join(row[0] for row in connection.execute(select, self._own))
+                names = ", ".join(other[0] for other in connection.execute(select, self._campaign))
                 raise StorageError(f"{self._place.label} has no part {name!r}: it has {names or 'none'}.")
-        return bytes(found[0])
+        return bytes(row[0])
 
     def events(self, after: int = 0) -> list[Event]:
         """Return the events with a number above ``after``, in order."""
@@ -66,10 +66,10 @@ class SqlStorage(Storage):
         """Record what ``decide`` returns; return all events above ``after``."""
         with self._transaction(write=True) as connection:
             select = "SELECT coalesce(max(number), 0) FROM causalbald_events WHERE campaign = ?"
-            last = connection.execute(select, self._own).fetchone()[0]
+            last = connection.execute(select, self._campaign).fetchone()[0]
             require_known(after, last, self._place.label)
-            known = self._read_events(connection, after)
-            return known + self._write_events(connection, decide(list(known)), last)
+            unseen = self._read_events(connection, after)
+            return unseen + self._write_events(connection, decide(list(unseen)), last)
 
     def check(self) -> None:
         """Raise StorageError unless the database is whole and event numbers run from 1 without gaps."""
@@ -91,34 +91,39 @@ class SqlStorage(Storage):
             # On PostgreSQL the campaign's row is the lock; on SQLite the file is.
             lock = self._place.dialect.lock_row if write else ""
             select = f"SELECT name FROM causalbald_campaigns WHERE name = ? {lock}"
-            if connection.execute(select, self._own).fetchone() is None:
+            if connection.execute(select, self._campaign).fetchone() is None:
                 others = connection.execute("SELECT name FROM causalbald_campaigns ORDER BY name")
                 raise StorageError(self._place.missing([row[0] for row in others]))
             yield connection
 
     def _upgrade(self) -> None:
+        """Bring the database's tables up to date, once; raises StorageError if there are none."""
         with self._place.transaction(write=False) as connection:
             if not _schema.has_tables(connection, self._place.dialect):
                 raise StorageError(self._place.missing([]))
-            found = _schema.version(connection, self._place.label)
-        if found < _schema.SCHEMA:
+            version = _schema.version(connection, self._place.label)
+        if version < _schema.SCHEMA:
             with self._place.transaction(write=True) as connection:
                 _schema.prepare(connection, self._place.dialect, self._place.label)
         self._upgraded = True
 
     def _write_part(self, connection: Connection, name: str, data: bytes) -> None:
+        """Insert one part; raises StorageError if there is one of this name."""
         require_part(name, data)
         insert = "INSERT INTO causalbald_parts (campaign, name, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-        if not connection.execute(insert, (*self._own, name, data)).rowcount:
+        if not connection.execute(insert, (*self._campaign, name, data)).rowcount:
             raise StorageError(f"part {name!r} is given twice: give every part a name of its own.")
 
     def _write_events(self, connection: Connection, drafts: Sequence[Draft], last: int) -> list[Event]:
+        """Insert events with the numbers that follow ``last``, and return them as a reader would see them."""
         rows = to_rows(drafts, last)
         insert = "INSERT INTO causalbald_events (campaign, number, time, kind, body) VALUES (?, ?, ?, ?, ?)"
-        connection.executemany(insert, [(*self._own, *astuple(row)) for row in rows])
+        connection.executemany(insert, [(*self._campaign, *astuple(row)) for row in rows])
         return [row.event() for row in rows]
 
     def _read_events(self, connection: Connection, after: int) -> list[Event]:
         columns = "SELECT number, time, kind, body FROM causalbald_events"
-        found = connection.execute(f"{columns} WHERE campaign = ? AND number > ? ORDER BY number", (*self._own, after))
-        return [Row(*row).event() for row in found]
+        rows = connection.execute(
+            f"{columns} WHERE campaign = ? AND number > ? ORDER BY number", (*self._campaign, after)
+        )
+        return [Row(*row).event() for row in rows]

@@ -35,7 +35,7 @@ class SqliteFile:
     The rollback journal keeps all in that one file; ``synchronous=EXTRA`` makes a change durable before a call returns,
     even if the power fails; ``BEGIN IMMEDIATE`` lets one process write at a time, and the others wait.
 
-    A new file is no more open than ``source``, the file that its people come from.
+    A new file gets no more permissions than ``source``, the file that its units come from.
     """
 
     campaign = "study"
@@ -81,26 +81,28 @@ class SqliteFile:
 
     def check(self, connection: Connection) -> None:
         """Raise StorageError if SQLite finds damage."""
-        found = connection.execute("PRAGMA integrity_check").fetchone()[0]
-        if found != "ok":
-            raise StorageError(f"{self.label} is damaged ({' '.join(found.split())}): restore it from a copy.")
+        verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
+        if verdict != "ok":
+            raise StorageError(f"{self.label} is damaged ({' '.join(verdict.split())}): restore it from a copy.")
 
     def _require_file(self) -> None:
+        """Raise StorageError unless the path is a file that can be read and is not empty."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
             raise StorageError(f"there is no file {self.label}: check the name, or create a campaign there.") from None
         except OSError as error:
             raise StorageError(f"cannot open {self.label} ({error.strerror}): check name and permissions.") from None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise StorageError(f"{self.label} is a folder or a device: give the name of a file.")
         # Never by opening it: closing the file would take away the locks that SQLite holds on it in this process.
         if not os.access(self.path, os.R_OK):
             raise StorageError(f"you are not allowed to read {self.label}: ask its owner for permission.")
-        if found.st_size == 0:
+        if status.st_size == 0:
             raise StorageError(f"{self.label} is empty: restore it from a copy, or delete it and create it again.")
 
     def _require_free(self) -> None:
+        """Raise CampaignExistsError or StorageError unless a new file can be made at the path."""
         if os.path.lexists(self.path):
             raise CampaignExistsError(self.taken)
         if not self.path.parent.is_dir():
@@ -108,10 +110,11 @@ class SqliteFile:
         for ending in ("-journal", "-wal"):
             # SQLite would take it for the new file's, and mix the two.
             if os.path.lexists(f"{self.path}{ending}"):
-                rest = f"{self.path.name}{ending}"
-                raise StorageError(f"{rest!r}, a rest of another file, is beside {self.label}: move it away first.")
+                leftover = f"{self.path.name}{ending}"
+                raise StorageError(f"{leftover!r}, left over from another file, is next to {self.label}: move it away.")
 
     def _begin_draft(self, draft: Path) -> int:
+        """Create an empty file that only its owner can read; return the permissions that it gets in the end."""
         try:
             return create_closed(draft, self._source)
         except PermissionError:
@@ -120,6 +123,7 @@ class SqliteFile:
             raise self._unwritable(error) from None
 
     def _put_in_place(self, draft: Path) -> None:
+        """Give a finished file its name; raises CampaignExistsError if another process was quicker."""
         try:
             _rename(draft, self.path)
         except FileExistsError:
@@ -131,7 +135,7 @@ class SqliteFile:
         return StorageError(f"cannot write {self.label} ({error.strerror}): choose another folder.")
 
     def _require_whole_pages(self, connection: Connection) -> None:
-        """Find a file cut short within its last page, which SQLite would fill with zeros and say nothing."""
+        """Raise StorageError if the file was cut short within its last page: SQLite would silently fill in zeros."""
         # Reading takes the lock, so that nobody changes the size meanwhile.
         connection.execute("PRAGMA schema_version").fetchall()
         page = connection.execute("PRAGMA page_size").fetchone()[0]
@@ -140,6 +144,7 @@ class SqliteFile:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
+        """Turn SQLite's errors in the block into StorageError with the reason and what to do."""
         try:
             yield
         except sqlite3.Error as error:
@@ -151,6 +156,7 @@ class SqliteFile:
 
 @contextmanager
 def _begin(path: Path, mode: str, *, write: bool) -> Iterator[sqlite3.Connection]:
+    """Run a block in one transaction, which is committed at its end and undone if it raises."""
     # Without an isolation level the driver begins no transactions, and those below are the only ones.
     address = f"{path.as_uri()}?mode={mode}"
     with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)) as connection:
