@@ -9,64 +9,35 @@ from __future__ import annotations
 
 from typing import Any
 
+# Columns of the paper's tables.
+_ENSEMBLE = ("hidden", "dropout", "depth", "spectral_norm", "negative_slope")
+_DUE = (
+    "kernel",
+    "inducing",
+    "hidden",
+    "dropout",
+    "depth",
+    "batch_size",
+    "spectral_norm",
+    "learning_rate",
+    "negative_slope",
+)
+
+
+def _row(names: tuple[str, ...], *values: Any, **further: Any) -> dict[str, Any]:
+    """Return a row of the paper's table as options, and further options."""
+    return {**dict(zip(names, values, strict=True)), **further}
+
+
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "due": {
-        "synthetic": {
-            "kernel": "rbf",
-            "inducing": 20,
-            "hidden": 100,
-            "dropout": 0.2,
-            "depth": 3,
-            "batch_size": 200,
-            "spectral_norm": 0.95,
-            "learning_rate": 0.001,
-            "negative_slope": 0.0,
-        },
-        "ihdp": {
-            "kernel": "matern32",
-            "inducing": 100,
-            "hidden": 200,
-            "dropout": 0.1,
-            "depth": 3,
-            "batch_size": 100,
-            "spectral_norm": 0.95,
-            "learning_rate": 0.001,
-            "negative_slope": -1.0,
-        },
-        "cmnist": {
-            "kernel": "rbf",
-            "inducing": 100,
-            "hidden": 200,
-            "dropout": 0.05,
-            "depth": 2,
-            "batch_size": 64,
-            "spectral_norm": 3.0,
-            "learning_rate": 0.001,
-            "negative_slope": -1.0,
-            "epoch_steps": 25,
-            "max_epochs": 20,
-        },
+        "synthetic": _row(_DUE, "rbf", 20, 100, 0.2, 3, 200, 0.95, 0.001, 0.0),
+        "ihdp": _row(_DUE, "matern32", 100, 200, 0.1, 3, 100, 0.95, 0.001, -1.0),
+        "cmnist": _row(_DUE, "rbf", 100, 200, 0.05, 2, 64, 3.0, 0.001, -1.0, epoch_steps=25, max_epochs=20),
     },
     "ensemble": {
-        "synthetic": {"hidden": 100, "dropout": 0.0, "depth": 4, "spectral_norm": 12.0, "negative_slope": 0.0},
-        "ihdp": {
-            "hidden": 400,
-            "dropout": 0.15,
-            "depth": 3,
-            "spectral_norm": 0.95,
-            "negative_slope": -1.0,
-            "patience": 4,
-        },
-        "cmnist": {
-            "hidden": 100,
-            "dropout": 0.1,
-            "depth": 3,
-            "spectral_norm": 24.0,
-            "negative_slope": 0.0,
-            "batch_size": 64,
-            "epoch_steps": 25,
-            "patience": 10,
-            "max_epochs": 48,
-        },
+        "synthetic": _row(_ENSEMBLE, 100, 0.0, 4, 12.0, 0.0),
+        "ihdp": _row(_ENSEMBLE, 400, 0.15, 3, 0.95, -1.0, patience=4),
+        "cmnist": _row(_ENSEMBLE, 100, 0.1, 3, 24.0, 0.0, batch_size=64, epoch_steps=25, patience=10, max_epochs=48),
     },
 }
