@@ -36,6 +36,28 @@ class Architecture:
     compares: bool = False
 
 
+class Preactivation(nn.Module):
+    """Activation, then dropout while training: the input of a residual layer."""
+
+    def __init__(self, architecture: Architecture, streams: RandomStreams) -> None:
+        super().__init__()
+        self.slope, self.rate, self.streams = architecture.slope, architecture.dropout, streams
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x (M, ...) activated, with dropout while training."""
+        return self.dropout(activation(self.slope, x))
+
+    def dropout(self, x: Tensor) -> Tensor:
+        """Return x (M, ...) with a share of its entries zeroed while training, and the remaining ones scaled up.
+
+        Not ``torch.nn.Dropout``, which draws from one global stream instead of one stream per member.
+        """
+        if self.rate == 0.0 or not self.training:
+            return x
+        survives = self.streams.uniform(x.shape[1:]) >= self.rate
+        return x * (survives.to(x) / (1 - self.rate))
+
+
 class DenseEncoder(nn.Module):
     """Input layer, ``depth`` - 1 residual layers of (activation, dropout, linear): (M, n, inputs) to (M, n, hidden)."""
 
@@ -43,7 +65,8 @@ class DenseEncoder(nn.Module):
         self, inputs: int, architecture: Architecture, streams: RandomStreams, *, activate_output: bool
     ) -> None:
         super().__init__()
-        self.architecture, self.streams, self.activate_output = architecture, streams, activate_output
+        self.slope, self.activate_output = architecture.slope, activate_output
+        self.preactivate = Preactivation(architecture, streams)
         self.outputs, gain = architecture.hidden, architecture.coefficient
         self.first = Dense(inputs, self.outputs, streams, coefficient=gain)
         layers = (Dense(self.outputs, self.outputs, streams, coefficient=gain) for _ in range(architecture.depth - 1))
@@ -54,11 +77,7 @@ class DenseEncoder(nn.Module):
         x = self.first(x)
         for layer in self.residual:
             x = x + layer(self.preactivate(x))
-        return activation(self.architecture.slope, x) if self.activate_output else x
-
-    def preactivate(self, x: Tensor) -> Tensor:
-        """Return x activated, with dropout while training: the input of a residual layer."""
-        return dropout(activation(self.architecture.slope, x), self.architecture.dropout, self.streams, self.training)
+        return activation(self.slope, x) if self.activate_output else x
 
 
 class ConvolutionalEncoder(nn.Module):
@@ -207,14 +226,3 @@ def feature_width(encoder: nn.Module, shape: tuple[int, ...], members: int) -> i
     if features.ndim != 3:
         raise InputError(f"an encoder must map (n, {', '.join(map(str, shape))}) to features (n, F).")
     return int(features.shape[-1])
-
-
-def dropout(x: Tensor, rate: float, streams: RandomStreams, training: bool) -> Tensor:
-    """Return x (M, ...) with a share ``rate`` of its entries zeroed while training, and the remaining ones scaled up.
-
-    Not ``torch.nn.functional.dropout``, which draws from one global stream instead of one stream per member.
-    """
-    if rate == 0.0 or not training:
-        return x
-    survives = streams.uniform(x.shape[1:]) >= rate
-    return x * (survives.to(x) / (1 - rate))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ _LEAST_VARIANCE = 1e-8
 _QUADRATURE_POINTS, _QUADRATURE_WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 
 
+@dataclass(frozen=True, eq=False)
 class BatchEvidence:
     """Log evidence of random batches: the process is integrated out exactly, and only the kernel is learned.
 
@@ -29,24 +31,20 @@ class BatchEvidence:
     log N(y; m, K + N) (Rasmussen and Williams, 2006, equation 2.30). A new batch in each step, without repetition,
     keeps the encoder from fitting the labels one by one; the evidence of all labels at once rewards that.
 
-    ``condition_on`` are the columns of each member's training rows from which held-out labels are predicted.
+    ``batch_size`` None means all labels. ``condition_on`` are the columns of each member's training rows from which
+    held-out labels are predicted. ``chunk`` labels of each member pass through the network together.
     """
 
-    def __init__(
-        self,
-        network: DeepKernel,
-        member_labels: MemberLabels,
-        batch_size: int | None,
-        condition_on: Positions,
-        chunk: int,
-    ) -> None:
-        self.network, self.member_labels, self.chunk = network, member_labels, chunk
-        self.batch_size = len(member_labels.labels) if batch_size is None else batch_size
-        self.condition_on = condition_on
+    network: DeepKernel
+    member_labels: MemberLabels
+    batch_size: int | None
+    condition_on: Positions
+    chunk: int
 
     def loss(self) -> Tensor:
         """Return minus the log evidence per label of a new random batch, (M,)."""
-        batch = self.member_labels.batch(self.network.streams, self.batch_size, repeat=False)
+        size = self.batch_size or len(self.member_labels.labels)
+        batch = self.member_labels.batch(self.network.streams, size, repeat=False)
         features = self.network.features(batch.x, batch.t)
         covariance = self.network.covariance(features, features) + torch.diag_embed(self.network.noise(batch.t))
         return -log_evidence(covariance, batch.y - self.network.mean(batch.t)) / batch.y.shape[1]

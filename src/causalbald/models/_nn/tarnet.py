@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from causalbald.models._nn.encoders import Architecture, DenseEncoder, dropout, feature_width, make_encoder
-from causalbald.models._nn.layers import Dense, activation
+from causalbald.models._nn.encoders import Architecture, DenseEncoder, Preactivation, feature_width, make_encoder
+from causalbald.models._nn.layers import Dense
 from causalbald.models._nn.random_streams import RandomStreams
 
 ARMS = 2
@@ -28,7 +28,7 @@ class Tarnet(nn.Module):
         custom: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.architecture, self.streams = architecture, streams
+        self.preactivate = Preactivation(architecture, streams)
         self.encoder = make_encoder(shape, architecture, streams, activate_output=False, custom=custom)
         width = feature_width(self.encoder, shape, len(streams))
         narrow, gain = max(1, architecture.hidden // 2), architecture.coefficient
@@ -41,9 +41,9 @@ class Tarnet(nn.Module):
         """Return the head's raw outputs (M, K, n, outputs) under each arm for covariates x (M, n, ...)."""
         # Features z are shared; each arm adds W_0 z + W_1 a(z), then W_2 a(·), then its head on a(·), a the activation.
         features = self.encoder(x)[:, None]
-        branch = self.shortcut(self._dropout(features)) + self.first(self._preactivate(features))
-        branch = branch + self.second(self._preactivate(branch))
-        raw: Tensor = self.head(self._preactivate(branch))
+        branch = self.shortcut(self.preactivate.dropout(features)) + self.first(self.preactivate(features))
+        branch = branch + self.second(self.preactivate(branch))
+        raw: Tensor = self.head(self.preactivate(branch))
         return raw
 
     def under_arms(self, x: Tensor, t: Tensor) -> Tensor:
@@ -52,21 +52,13 @@ class Tarnet(nn.Module):
         index = t[:, None, :, None].expand(-1, 1, -1, raw.shape[-1])
         return raw.gather(1, index)[:, 0]
 
-    def _preactivate(self, x: Tensor) -> Tensor:
-        """Return x activated, with dropout while training."""
-        return self._dropout(activation(self.architecture.slope, x))
-
-    def _dropout(self, x: Tensor) -> Tensor:
-        """Return x with dropout while training, drawn from the members' streams."""
-        return dropout(x, self.architecture.dropout, self.streams, self.training)
-
 
 class TreatmentAsInput(nn.Module):
     """M residual networks on (x, t) with a head: what the paper uses for a single covariate."""
 
     def __init__(self, inputs: int, architecture: Architecture, streams: RandomStreams, outputs: int) -> None:
         super().__init__()
-        self.architecture, self.streams = architecture, streams
+        self.preactivate = Preactivation(architecture, streams)
         self.encoder = DenseEncoder(inputs + 1, architecture, streams, activate_output=True)
         self.head = Dense(architecture.hidden, outputs, streams)
 
@@ -78,5 +70,5 @@ class TreatmentAsInput(nn.Module):
     def under_arms(self, x: Tensor, t: Tensor) -> Tensor:
         """Return raw outputs (M, n, outputs) of covariates x (M, n, inputs) under arms t (M, n)."""
         features = self.encoder(torch.cat([x, t[..., None].to(x)], -1))
-        raw: Tensor = self.head(dropout(features, self.architecture.dropout, self.streams, self.training))
+        raw: Tensor = self.head(self.preactivate.dropout(features))
         return raw
