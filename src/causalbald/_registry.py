@@ -19,17 +19,18 @@ from zlib import crc32
 from causalbald.errors import CausalBaldError, InputError, PluginWarning, UnknownNameError
 
 PLUGINS_VARIABLE = "CAUSALBALD_PLUGINS"
-_PLUGIN = "causalbald_plugin_"
+_PLUGIN_PREFIX = "causalbald_plugin_"
 _PACKAGE = __name__.partition(".")[0]
 T = TypeVar("T")
 M = TypeVar("M")
 
 
 class Registry(Generic[T]):
-    """A name for each object of one kind; plugins are loaded when a name is first looked up.
+    """Objects of one kind by name; plugins are loaded when a name is first looked up.
 
-    A plugin is an entry point of the group ``causalbald.<kind>`` of an installed package, or a Python
-    file named in the environment variable ``CAUSALBALD_PLUGINS``; importing it must call ``add``.
+    A plugin is an entry point of the group ``causalbald.<group>`` of an installed package, or a Python file named in
+    the environment variable ``CAUSALBALD_PLUGINS``. Its import must register something. ``kind`` names the objects in
+    messages. Written by hand, since no library loads single files and digests their source.
     """
 
     def __init__(self, kind: str, group: str) -> None:
@@ -40,22 +41,47 @@ class Registry(Generic[T]):
         self._entry_points_loaded = False
 
     def add(self, name: str, item: T) -> None:
-        """Register ``item``. Registering the same name again is an error unless it is from the same place."""
-        known = self._items.get(name)
-        if known is not None and _origin(known) != _origin(item):
-            raise InputError(f"{self.kind} {name!r} exists already ({_origin(known)}): choose another name.")
+        """Give ``item`` a name, and keep a digest of its source if it is a plugin's.
+
+        Raises InputError if an item from another place has the name.
+        """
+        registered = self._items.get(name)
+        if registered is not None and _origin(registered) != _origin(item):
+            raise InputError(f"{self.kind} {name!r} exists already ({_origin(registered)}): choose another name.")
         self._items[name] = item
         version = _source_digest(item)
         if version is not None:
             self._versions[name] = version
 
     def version(self, name: str) -> str | None:
-        """Return the digest of a plugin's source as it was loaded; None for what ships and for unknown names."""
+        """Return the digest of a plugin's source as it was loaded.
+
+        Parameters
+        ----------
+        name : str
+            A registered name.
+
+        Returns
+        -------
+        str or None
+            12 hexadecimal digits; None for what is part of this package and for unknown names.
+        """
         self._load_plugins()
         return self._versions.get(name)
 
     def register(self, name: str) -> Callable[[M], M]:
-        """Return a decorator that gives a function or class this name."""
+        """Return a decorator that gives a function or class a name.
+
+        Parameters
+        ----------
+        name : str
+            The new name. InputError is raised if something from another place has it.
+
+        Returns
+        -------
+        decorator
+            Registers a function or class, and returns it unchanged.
+        """
 
         def decorate(item: M) -> M:
             self.add(name, cast(T, item))
@@ -64,18 +90,37 @@ class Registry(Generic[T]):
         return decorate
 
     def summary(self, name: str) -> str:
-        """Return the first line of an item's docstring."""
+        """Return the first line of the docstring of what has this name.
+
+        Parameters
+        ----------
+        name : str
+            A registered name. UnknownNameError is raised for other names.
+
+        Returns
+        -------
+        str
+            One sentence, shown by ``causalbald models`` and the like.
+        """
         return (inspect.getdoc(self[name]) or "").partition("\n")[0]
 
     def check_options(self, name: str, options: Iterable[str]) -> None:
-        """Raise unless the item of that name takes all ``options`` as keyword arguments."""
-        known = [k for k, p in inspect.signature(cast(Any, self[name])).parameters.items() if p.kind is p.KEYWORD_ONLY]
+        """Raise InputError unless the item of that name takes all ``options`` as keyword arguments."""
+        parameters = inspect.signature(cast(Any, self[name])).parameters.items()
+        allowed = [key for key, parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
         for option in options:
-            if option not in known:
-                raise InputError(f"{self.kind} {name!r} has no option {option!r}. Known: {', '.join(known) or 'none'}.")
+            if option not in allowed:
+                listed = ", ".join(allowed) or "none"
+                raise InputError(f"{self.kind} {name!r} has no option {option!r}. Known: {listed}.")
 
     def names(self) -> list[str]:
-        """Return all names, in the order of registration."""
+        """Return all names, plugins included.
+
+        Returns
+        -------
+        list of str
+            Names in the order of registration.
+        """
         self._load_plugins()
         return list(self._items)
 
@@ -91,6 +136,7 @@ class Registry(Generic[T]):
         return iter(self.names())
 
     def _load_plugins(self) -> None:
+        """Load plugin files and, once, the entry points of the group; an entry point that fails gives a warning."""
         load_plugin_files()
         if self._entry_points_loaded:
             return
@@ -104,10 +150,13 @@ class Registry(Generic[T]):
 
 
 def load_plugin_files() -> None:
-    """Import the files named in ``CAUSALBALD_PLUGINS`` that have not been imported yet."""
+    """Import the files named in ``CAUSALBALD_PLUGINS`` that have not been imported yet.
+
+    Raises InputError, naming the file and line, if a file is missing or fails.
+    """
     for part in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
         path = Path(part).resolve()
-        module_name = f"{_PLUGIN}{path.stem}_{crc32(str(path).encode())}"  # equal names in two folders differ
+        module_name = f"{_PLUGIN_PREFIX}{path.stem}_{crc32(str(path).encode())}"  # equal names in two folders differ
         if module_name in sys.modules:
             continue
         spec = importlib.util.spec_from_file_location(module_name, path)
@@ -121,28 +170,31 @@ def load_plugin_files() -> None:
             del sys.modules[module_name]
             if isinstance(error, CausalBaldError):
                 raise
-            raise InputError(f"plugin file {part!r}{_line(error, path)}: {error!r}. Mend the file.") from error
+            raise InputError(f"plugin file {part!r}{_line(error, path)}: {error!r}. Correct the file.") from error
 
 
 def plugin_at_fault(error: BaseException) -> str | None:
-    """Return the file and line of the innermost call in a plugin file, if an error came through one."""
+    """Return file, line and function of the innermost call in a plugin file, if an error came through one.
+
+    Called by the command line to tell a plugin's mistake from one of this package.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    files = {getattr(m, "__file__", None) for name, m in sys.modules.items() if name.startswith(_PLUGIN)}
+    files = {getattr(m, "__file__", None) for name, m in sys.modules.items() if name.startswith(_PLUGIN_PREFIX)}
     lines = [f"{frame.filename}, line {frame.lineno}, in {frame.name}" for frame in frames if frame.filename in files]
     return lines[-1] if lines else None
 
 
 def _line(error: Exception, path: Path) -> str:
-    """Return in words which line of a file went wrong."""
+    """Return ", line 7" for the line of a file where an error arose; "" if that is not known."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     return "" if line is None else f", line {line}"
 
 
 def _source_digest(item: object) -> str | None:
-    """Return a digest of the files that register and define an item; None unless one of them is outside this package.
+    """Return a digest of the files that register and define an item; None if both belong to this package.
 
-    Modules that these files import are not part of it.
+    Modules that these files import are not part of the digest. Called by :meth:`Registry.add`.
     """
     files: dict[str, bytes] = {}
     definition = sys.modules.get(_module(item))
@@ -167,6 +219,7 @@ def _registering_scope() -> dict[str, Any]:
 
 
 def _origin(item: object) -> str:
+    """Return the dotted name of where an item is defined."""
     return f"{_module(item)}.{getattr(getattr(item, 'function', item), '__qualname__', '?')}"
 
 

@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @contextmanager
 def at_most(threads: int) -> Iterator[None]:
-    """Lower torch's number of threads, never raise it, and restore it afterwards."""
+    """Let torch use at most ``threads`` threads within the context, and restore its number afterwards."""
     import torch
 
     before = torch.get_num_threads()
@@ -35,21 +35,27 @@ def at_most(threads: int) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Cap all thread pools at one, and restore them afterwards, whatever caps other threads open or close meanwhile."""
+    """Cap all thread pools at one thread within the context, and restore them afterwards.
+
+    Contexts of several threads may overlap in any order.
+    """
     from threadpoolctl import threadpool_limits
 
-    within = _caps.enter()
+    is_nested = _caps.enter()
     try:
         with threadpool_limits(1):
             yield
     finally:
-        _caps.leave(within)
+        _caps.leave(is_nested)
 
 
 @contextmanager
 def threads_of_fit(*, large: bool) -> Iterator[None]:
-    """Cap all thread pools: large fits at ``CAUSALBALD_THREADS`` if it is set, all others at one. Raise no number."""
-    threads = _threads_asked_for()
+    """Cap all thread pools within the context: at ``CAUSALBALD_THREADS`` for large fits, at one thread for others.
+
+    No pool gets more threads than it has. Called around fits of Gaussian processes.
+    """
+    threads = _threads_for_large_fits()
     if threads == 1 or not large:
         with one_thread():
             yield
@@ -64,8 +70,8 @@ def threads_of_fit(*, large: bool) -> Iterator[None]:
         yield
 
 
-def _threads_asked_for() -> int:
-    """Return the number in ``CAUSALBALD_THREADS``, one if it is not set or empty."""
+def _threads_for_large_fits() -> int:
+    """Return the number in ``CAUSALBALD_THREADS``, one if it is not set or empty; InputError if it is no number."""
     text = os.environ.get(THREADS_VARIABLE, "").strip() or "1"
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise InputError(
@@ -76,40 +82,43 @@ def _threads_asked_for() -> int:
 
 
 class _Caps:
-    """Caps on torch's threads that are open: new threads take over the number that another has set."""
+    """Counts open caps on torch's threads, so that the number from before the first cap is restored after the last.
+
+    torch has one number per thread, but a new thread starts with the number that another thread has set last.
+    """
 
     def __init__(self) -> None:
-        self._lock, self._own = Lock(), local()
+        self._lock, self._this_thread = Lock(), local()
         self._open = self._before = 0
 
     @property
     def before(self) -> int:
-        """How many threads torch may use, but for the caps that are open."""
+        """Number of threads that torch may use outside of all open caps."""
         import torch
 
         with self._lock:
             return self._before if self._open else torch.get_num_threads()
 
     def enter(self) -> bool:
-        """Cap this thread, and return whether it was capped already."""
+        """Cap torch in this thread, and return whether this thread was capped already."""
         import torch
 
         with self._lock:
             if self._open == 0:
                 self._before = torch.get_num_threads()
             self._open += 1
-        within, self._own.capped = getattr(self._own, "capped", False), True
+        is_nested, self._this_thread.capped = getattr(self._this_thread, "capped", False), True
         torch.set_num_threads(1)
-        return within
+        return is_nested
 
-    def leave(self, within: bool) -> None:
-        """Restore this thread's number, unless another cap of its own is open."""
+    def leave(self, is_nested: bool) -> None:
+        """Close a cap of this thread, and restore its number unless the cap was nested in another."""
         import torch
 
-        self._own.capped = within
+        self._this_thread.capped = is_nested
         with self._lock:
             self._open -= 1
-        if not within:
+        if not is_nested:
             torch.set_num_threads(self._before)
 
 
@@ -119,8 +128,8 @@ _caps = _Caps()
 def reuse_memory() -> None:
     """Let the C library keep the memory of arrays of a few MB for the next ones.
 
-    By default glibc gives it back, and the system clears it page by page for the next array, which took a quarter of
-    the time of scoring. Freeing one large block tells it that such blocks come and go.
+    By default glibc returns such memory to the system, which clears it page by page for the next array. That took a
+    quarter of the time of scoring. Freeing one large block tells glibc to keep blocks of up to this size.
     """
     bytearray(31 << 20)
 
@@ -128,9 +137,9 @@ def reuse_memory() -> None:
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Yield ``work(item)`` for all items, in their order, on as many threads as torch may use, one core each.
 
-    Faster than many threads within each matrix product, and sums do not depend on the number of threads: so all cores
-    are used also inside `one_thread`, which is there for the sums. Only a few items are taken ahead of what is asked
-    for.
+    Faster than many threads within each matrix product. Sums do not depend on the number of threads: therefore all
+    cores are used within `one_thread` too, whose purpose is equal sums. At most twice as many items as threads are
+    taken ahead of the results that the caller has asked for.
     """
     reuse_memory()
     workers = _caps.before

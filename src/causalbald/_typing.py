@@ -1,4 +1,4 @@
-"""Array aliases used everywhere. Shapes: N units, K arms, R columns of a factor, S draws, D covariates."""
+"""Aliases of array types. Shapes: N units, K arms, R columns of a factor, S draws, D covariates."""
 
 from __future__ import annotations
 

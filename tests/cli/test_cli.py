@@ -102,7 +102,7 @@ def test_json_has_no_numbers_that_json_lacks(capsys: pytest.CaptureFixture[str])
 def test_mistakes_in_a_plugin_are_said_to_be_there(text: str, said: str, tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text(text)
-    with pytest.raises(InputError, match=f"mine.py', {said}.*Mend the file"):
+    with pytest.raises(InputError, match=f"mine.py', {said}.*Correct the file"):
         CliRunner().invoke(app, ["--plugin", str(plugin), "acquisitions"], catch_exceptions=False)
 
 
