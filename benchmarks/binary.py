@@ -27,9 +27,8 @@ from sklearn.linear_model import LogisticRegression
 
 from causalbald import models
 from causalbald._scaling import column_scale
-from causalbald.datasets import load_nhefs
+from causalbald.datasets import NHEFS_ID, NHEFS_OUTCOME, NHEFS_TREATMENT, load_nhefs
 from causalbald.datasets._ihdp import covariates
-from causalbald.datasets._nhefs import ID, OUTCOME, TREATMENT
 from causalbald.tables import encode, find_columns
 
 RESULT = Path(__file__).parent.parent / "results" / "gp" / "binary.csv"
@@ -58,11 +57,13 @@ def people(data: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     if data == "ihdp":
         x, t, _ = covariates()
         return x, t, None
-    table = load_nhefs(outcomes=True).dropna(subset=[OUTCOME])
+    table = load_nhefs(outcomes=True).dropna(subset=[NHEFS_OUTCOME])
     arrow = pa.Table.from_pandas(table, preserve_index=False)
-    columns, *_ = find_columns(arrow, [str(c) for c in table if c not in (ID, TREATMENT, OUTCOME)], {})
-    gained = (table[OUTCOME].to_numpy() > GAIN).astype(float)
-    return encode(columns, arrow), (table[TREATMENT] == "quit").to_numpy().astype(int), gained
+    columns, *_ = find_columns(
+        arrow, [str(c) for c in table if c not in (NHEFS_ID, NHEFS_TREATMENT, NHEFS_OUTCOME)], {}
+    )
+    gained = (table[NHEFS_OUTCOME].to_numpy() > GAIN).astype(float)
+    return encode(columns, arrow), (table[NHEFS_TREATMENT] == "quit").to_numpy().astype(int), gained
 
 
 def risks(x: np.ndarray, surface: str, rng: np.random.Generator) -> np.ndarray:

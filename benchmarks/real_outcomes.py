@@ -20,8 +20,7 @@ from joblib import Parallel, delayed
 from kernels import Wide
 from sklearn.base import clone
 
-from causalbald.datasets import load_nhefs
-from causalbald.datasets._nhefs import ID, OUTCOME, TREATMENT
+from causalbald.datasets import NHEFS_ID, NHEFS_OUTCOME, NHEFS_TREATMENT, load_nhefs
 from causalbald.models import AutoEstimator, GaussianProcess, IndexProcess
 from causalbald.tables import encode, find_columns
 
@@ -47,10 +46,16 @@ def arm_means(y: np.ndarray, t: np.ndarray, known: np.ndarray) -> tuple[np.ndarr
 
 def one(seed: int) -> list[dict[str, object]]:
     torch.set_num_threads(1)
-    people = load_nhefs(outcomes=True).dropna(subset=[OUTCOME])
+    people = load_nhefs(outcomes=True).dropna(subset=[NHEFS_OUTCOME])
     table = pa.Table.from_pandas(people, preserve_index=False)
-    columns, *_ = find_columns(table, [str(c) for c in people if c not in (ID, TREATMENT, OUTCOME)], {})
-    x, t, y = encode(columns, table), (people[TREATMENT] == "quit").to_numpy().astype(int), people[OUTCOME].to_numpy()
+    columns, *_ = find_columns(
+        table, [str(c) for c in people if c not in (NHEFS_ID, NHEFS_TREATMENT, NHEFS_OUTCOME)], {}
+    )
+    x, t, y = (
+        encode(columns, table),
+        (people[NHEFS_TREATMENT] == "quit").to_numpy().astype(int),
+        people[NHEFS_OUTCOME].to_numpy(),
+    )
     order = np.random.default_rng(seed).permutation(len(y))
     rows: list[dict[str, object]] = []
     for labels in (50, 100, 200, 400):

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from causalbald import datasets
 from causalbald.cli._app import app
-from causalbald.datasets import load_nhefs
-from causalbald.datasets._nhefs import ID, OUTCOME, TREATMENT, follow_up
+from causalbald.datasets import NHEFS_ID, NHEFS_OUTCOME, NHEFS_TREATMENT, follow_up, load_nhefs
 from causalbald.errors import InputError
 
 
@@ -26,24 +25,24 @@ def run(*arguments: object) -> str:
 def test_counts_are_those_of_the_book() -> None:
     people = load_nhefs(outcomes=True)
     assert len(people) == 1629
-    assert people[ID].is_unique
-    assert people[TREATMENT].value_counts().to_dict() == {"continued": 1201, "quit": 428}
-    weighed = people.groupby(TREATMENT)[OUTCOME].agg(["count", "mean"])
+    assert people[NHEFS_ID].is_unique
+    assert people[NHEFS_TREATMENT].value_counts().to_dict() == {"continued": 1201, "quit": 428}
+    weighed = people.groupby(NHEFS_TREATMENT)[NHEFS_OUTCOME].agg(["count", "mean"])
     assert weighed["count"].to_dict() == {"continued": 1163, "quit": 403}
     assert weighed["mean"].tolist() == pytest.approx([1.9845, 4.5251], abs=0.001)
 
 
 def test_regression_gives_the_effect_of_the_book() -> None:
     """Hernán and Robins, chapter 15: 3.5 kg (2.6 to 4.3), by a linear model with these covariates."""
-    people = load_nhefs(outcomes=True).dropna(subset=OUTCOME)
+    people = load_nhefs(outcomes=True).dropna(subset=NHEFS_OUTCOME)
     continuous = people[["age", "smokeintensity", "smokeyrs", "wt71"]].to_numpy(dtype=float)
     categories = pd.get_dummies(
         people[["sex", "race", "education", "exercise", "active"]], drop_first=True, dtype=float
     )
-    quit_ = (people[TREATMENT] == "quit").to_numpy(dtype=float)
+    quit_ = (people[NHEFS_TREATMENT] == "quit").to_numpy(dtype=float)
     design = np.column_stack([np.ones(len(people)), quit_, continuous, continuous**2, categories])
     design /= np.abs(design).max(axis=0)
-    y = people[OUTCOME].to_numpy()
+    y = people[NHEFS_OUTCOME].to_numpy()
     coefficients = np.linalg.lstsq(design, y)[0]
     assert coefficients[1] == pytest.approx(3.46, abs=0.005)
     noise = ((y - design @ coefficients) ** 2).sum() / (len(y) - design.shape[1])
@@ -53,7 +52,7 @@ def test_regression_gives_the_effect_of_the_book() -> None:
 
 def test_covariates_are_of_1971_and_what_is_unknown_is_missing() -> None:
     people = load_nhefs()
-    assert OUTCOME not in people
+    assert NHEFS_OUTCOME not in people
     assert people.shape == (1629, 22)
     assert not [c for c in people.columns if "82" in c or c in ("sbp", "dbp", "death")]
     missing = people.isna().sum()
@@ -65,7 +64,7 @@ def test_covariates_are_of_1971_and_what_is_unknown_is_missing() -> None:
         "high_blood_pressure": 791,
         "diabetes": 791,
     }
-    for column in people.select_dtypes(exclude="number").drop(columns=TREATMENT):
+    for column in people.select_dtypes(exclude="number").drop(columns=NHEFS_TREATMENT):
         assert not people[column].dropna().str.fullmatch(r"\d+").any(), f"{column} has codes instead of words"
     assert "nhefs" not in datasets.names(), "its effects are not known: it is no benchmark"
 
@@ -85,10 +84,10 @@ def test_the_readme_describes_every_column_and_the_licence() -> None:
 
 def test_follow_up_takes_ids_as_numbers_or_text_and_keeps_their_order() -> None:
     people = load_nhefs(outcomes=True)
-    lost = people.loc[people[OUTCOME].isna(), ID].iloc[0]
-    found = follow_up([str(people[ID][5]), lost, 233])
-    assert found[ID].tolist() == [people[ID][5], lost, 233]
-    np.testing.assert_array_equal(found[OUTCOME], [people[OUTCOME][5], np.nan, -10.09])
+    lost = people.loc[people[NHEFS_OUTCOME].isna(), NHEFS_ID].iloc[0]
+    found = follow_up([str(people[NHEFS_ID][5]), lost, 233])
+    assert found[NHEFS_ID].tolist() == [people[NHEFS_ID][5], lost, 233]
+    np.testing.assert_array_equal(found[NHEFS_OUTCOME], [people[NHEFS_OUTCOME][5], np.nan, -10.09])
     assert follow_up([]).empty
     with pytest.raises(InputError, match=r"2 of 3 ids in column 'seqn' are not in NHEFS, for example '1'"):
         follow_up([1, 233, None])
@@ -102,14 +101,14 @@ def test_table_and_measure_stand_for_a_study(tmp_path: Path) -> None:
     table = pd.read_csv(people)
     pd.testing.assert_frame_equal(table, load_nhefs())
     assert ".0," not in people.read_text()
-    table[["smoking", ID]].iloc[::2].to_csv(batch, index=False)
+    table[["smoking", NHEFS_ID]].iloc[::2].to_csv(batch, index=False)
     said = run("measure", "nhefs", batch, "-o", results, "--failed", lost)
     truth = load_nhefs(outcomes=True).iloc[::2]
     measured, failed = pd.read_csv(results), pd.read_csv(lost)
-    assert list(measured) == [ID, OUTCOME]
-    assert list(failed) == [ID]
-    assert measured[OUTCOME].tolist() == truth[OUTCOME].dropna().tolist()
-    assert failed[ID].tolist() == truth.loc[truth[OUTCOME].isna(), ID].tolist()
+    assert list(measured) == [NHEFS_ID, NHEFS_OUTCOME]
+    assert list(failed) == [NHEFS_ID]
+    assert measured[NHEFS_OUTCOME].tolist() == truth[NHEFS_OUTCOME].dropna().tolist()
+    assert failed[NHEFS_ID].tolist() == truth.loc[truth[NHEFS_OUTCOME].isna(), NHEFS_ID].tolist()
     assert f"{len(measured)} of 815 measured" in said
     assert f"{len(failed)} could not be measured" in said
     run("table", "nhefs", "--outcomes", "-o", people)

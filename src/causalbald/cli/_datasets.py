@@ -55,10 +55,10 @@ def models(as_json: Json = False) -> None:
 @app.callback()
 def datasets(context: typer.Context, as_json: Json = False) -> None:
     """List the benchmark data sets, or draw one."""
-    from causalbald.datasets import _base
+    from causalbald import datasets as registry
 
     if context.invoked_subcommand is None:
-        print_records([{"name": name, "what": _base.summary(name)} for name in _base.names()], as_json=as_json)
+        print_records([{"name": name, "what": registry.summary(name)} for name in registry.names()], as_json=as_json)
 
 
 @app.command(epilog="Example: causalbald datasets show ihdp -o ihdp.svg")
@@ -84,7 +84,7 @@ def table(
     outcomes: Annotated[bool, typer.Option("--outcomes", help="Include the outcomes that are known.")] = False,
 ) -> None:
     """Write the people of a real study as a table: who they are and which treatment each of them got."""
-    from causalbald.datasets._nhefs import load_nhefs
+    from causalbald.datasets import load_nhefs
 
     check_place(output)
     people = load_nhefs(outcomes)
@@ -103,19 +103,19 @@ def measure(
     ] = None,
 ) -> None:
     """Look up the outcomes of a batch of people, as a follow-up visit measures them."""
-    from causalbald.datasets._nhefs import ID, OUTCOME, follow_up
+    from causalbald.datasets import NHEFS_ID, NHEFS_OUTCOME, follow_up
     from causalbald.tables import column_of, read_table
 
     check_place(output)
     check_place(failed)
-    visits = follow_up(column_of(read_table(batch, text=[ID]).data, ID, "id").to_pylist())
-    lost = visits[OUTCOME].isna()
+    visits = follow_up(column_of(read_table(batch, text=[NHEFS_ID]).data, NHEFS_ID, "id").to_pylist())
+    lost = visits[NHEFS_OUTCOME].isna()
     with replacing(output, batch) as draft:
         visits[~lost].to_csv(draft, index=False, float_format="%g")
     say(f"{(~lost).sum():,} of {len(visits):,} measured: {output.resolve()}")
     if failed is not None:
         with replacing(failed, batch) as draft:
-            visits.loc[lost, [ID]].to_csv(draft, index=False)
+            visits.loc[lost, [NHEFS_ID]].to_csv(draft, index=False)
     if lost.any():
         where = "" if failed is None else f": {failed.resolve()}"
         say(f"{lost.sum():,} could not be measured{where}")

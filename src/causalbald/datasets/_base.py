@@ -25,8 +25,31 @@ from causalbald.errors import InputError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Units with their truth: covariates x (N, D) or images (N, C, H, W), and per unit (N,) arm t, outcome y, and
-    expected outcomes mu0 and mu1.
+    """Units with their true expected outcomes.
+
+    Parameters
+    ----------
+    x : (N, D) or (N, C, H, W)
+        Covariates or images.
+    t : (N,)
+        The arm of each unit, 0 or 1.
+    y : (N,)
+        Outcomes under these arms.
+    mu0, mu1 : (N,)
+        Expected outcomes without and with treatment.
+    propensity : (N,), optional
+        The true P(treated | x), if the benchmark knows it.
+    latent : (N,), optional
+        The hidden coordinate behind images that decides about arms and outcomes: for pictures, never for models.
+
+    Examples
+    --------
+    >>> from causalbald import datasets
+    >>> split = datasets.load("synthetic", pool=4).pool
+    >>> split
+    Split(units=4, covariates=1, treated=1)
+    >>> split.take([2, 0]).effect.shape
+    (2,)
     """
 
     x: AnyArray
@@ -35,9 +58,7 @@ class Split:
     mu0: Array
     mu1: Array
     propensity: Array | None = None
-    """True P(treated | x), where the benchmark knows it."""
     latent: Array | None = None
-    """Hidden coordinate (N,) behind images that decides arms and outcomes: for pictures, never for models."""
 
     @property
     def effect(self) -> Array:
@@ -52,7 +73,7 @@ class Split:
         return f"Split(units={len(self)}, {what}, treated={int(self.t.sum())})"
 
     def take(self, positions: ArrayLike) -> Split:
-        """Return the units at ``positions``."""
+        """Return the units at some positions, in their order."""
         i = np.asarray(positions)
         pi = None if self.propensity is None else self.propensity[i]
         latent = None if self.latent is None else self.latent[i]
@@ -61,14 +82,36 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
-    """A pool to choose from, a validation split (track ``paper`` only) and a test split."""
+    """One realisation of a data set with known truth, in three splits.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    pool : Split
+        The units that can be measured.
+    validation : Split
+        Units for early stopping and the choice of hyper-parameters; used by the track ``paper`` only.
+    test : Split
+        The units on which effects are judged.
+    covariate_names : tuple of str
+        Names of the columns of ``x`` (D,), if they have any.
+
+    Examples
+    --------
+    >>> from causalbald import datasets
+    >>> benchmark = datasets.load("ihdp", seed=1)
+    >>> len(benchmark.pool), len(benchmark.validation), len(benchmark.test)
+    (470, 202, 75)
+    >>> benchmark.covariate_names[:2]
+    ('bw', 'b.head')
+    """
 
     name: str
     pool: Split
     validation: Split
     test: Split
     covariate_names: tuple[str, ...] = field(default=(), kw_only=True)
-    """Names of the columns of x (D,), where they have any."""
 
     @classmethod
     def from_arrays(
@@ -85,17 +128,55 @@ class Benchmark:
         propensity: ArrayLike | None = None,
         name: str = "custom",
     ) -> Benchmark:
-        """Split your own data: ``test`` of all units, then ``validation`` of the rest; what remains is the pool.
+        """Return your own data as a benchmark.
 
         The splits are those of scikit-learn's ``train_test_split`` with ``random_state=seed``, as in the paper.
-        The columns of a DataFrame ``x`` give the covariates their names.
+
+        Parameters
+        ----------
+        x : (N, D) or (N, C, H, W)
+            Covariates or images. The columns of a DataFrame give the covariates their names.
+        t : (N,)
+            The arm of each unit, 0 or 1.
+        y : (N,)
+            Outcomes under these arms.
+        mu0, mu1 : (N,)
+            Expected outcomes without and with treatment.
+        seed : int
+            Seed of the splits.
+        test : float
+            Share of all units in the test split.
+        validation : float
+            Share of the other units in the validation split. The remaining units are the pool.
+        propensity : (N,), optional
+            The true P(treated | x).
+        name : str
+            The name of the data set.
+
+        Returns
+        -------
+        Benchmark
+
+        Raises
+        ------
+        InputError
+            If there are fewer than ten units, an array does not fit, or the pool lacks an arm.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from causalbald.datasets import Benchmark
+        >>> x = np.linspace(0, 1, 20)
+        >>> benchmark = Benchmark.from_arrays(x[:, None], np.arange(20) % 2, x, x, x + 1, seed=0)
+        >>> benchmark.pool
+        Split(units=12, covariates=1, treated=6)
         """
         from sklearn.model_selection import train_test_split
 
         covariates = check_inputs(x, "x", images=True)
         n = len(covariates)
         seed = check_int(seed, "seed", low=0)
-        everyone = Split(
+        all_units = Split(
             covariates,
             check_treatment(t, n, "t"),
             check_vector(y, "y", n),
@@ -108,10 +189,10 @@ class Benchmark:
                 raise InputError(f"{what} must be a share between 0 and 1, got {share!r}.")
         if n < 10:
             raise InputError(f"{n} units are too few to split into pool, validation and test: give at least 10.")
-        rest, test_rows = train_test_split(np.arange(n), test_size=test, random_state=seed)
-        pool_rows, validation_rows = train_test_split(rest, test_size=validation, random_state=seed)
-        check_both_arms(everyone.t[pool_rows], "units of the pool")
-        splits = (everyone.take(rows) for rows in (pool_rows, validation_rows, test_rows))
+        other_rows, test_rows = train_test_split(np.arange(n), test_size=test, random_state=seed)
+        pool_rows, validation_rows = train_test_split(other_rows, test_size=validation, random_state=seed)
+        check_both_arms(all_units.t[pool_rows], "units of the pool")
+        splits = (all_units.take(rows) for rows in (pool_rows, validation_rows, test_rows))
         return cls(name, *splits, covariate_names=tuple(str(c) for c in table_columns(x, "x") or ()))
 
 
@@ -121,6 +202,31 @@ check_options, version = _REGISTRY.check_options, _REGISTRY.version
 
 
 def load(name: str, seed: int = 0, **options: Any) -> Benchmark:
-    """Return one realisation of a data set; ``options`` are those of its function."""
+    """Return one realisation of a data set.
+
+    Parameters
+    ----------
+    name : str
+        One of ``datasets.names()``.
+    seed : int
+        The same seed returns the same data.
+    **options
+        Keyword arguments of the function of the data set.
+
+    Returns
+    -------
+    Benchmark
+
+    Raises
+    ------
+    InputError
+        If there is no such data set, or it has no such option.
+
+    Examples
+    --------
+    >>> from causalbald import datasets
+    >>> datasets.load("synthetic", seed=3, pool=100, sigma=0.1).pool
+    Split(units=100, covariates=1, treated=53)
+    """
     _REGISTRY.check_options(name, options)
     return _REGISTRY[name](check_int(seed, "seed", low=0), **options)

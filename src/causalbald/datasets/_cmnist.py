@@ -21,8 +21,8 @@ from causalbald.datasets._base import Benchmark, Split, register
 from causalbald.datasets._synthetic import response
 from causalbald.errors import InputError
 
-SIDE = 28
-CLIP = 1.4
+SIDE = 28  # pixels
+MAX_INTENSITY = 1.4  # standard deviations
 PIXEL_MEAN, PIXEL_SD = 0.1307, 0.3081
 
 
@@ -40,26 +40,46 @@ def cmnist(
     """MNIST digits (1, 28, 28) as proxies of a hidden coordinate phi; arms and outcomes as in the synthetic data.
 
     Pool and validation are disjoint random parts of the 60,000 training images, test is the 10,000 test images. phi
-    orders the images by digit, then by mean intensity: an image's intensity is standardised by the mean and the
-    standard deviation of its digit over all training images, clipped to ±1.4 and mapped onto the digit's tenth of
-    [-domain, domain]. P(T=1) = sigmoid(2 phi + 0.5). Splits carry phi as ``latent``. The arms and outcomes of the test
-    images depend on the seed, ``domain`` and ``sigma`` alone.
+    orders the images by digit, then by mean intensity. The intensity of an image is standardised by the mean and the
+    standard deviation of its digit over all training images, clipped to ±1.4 and mapped onto the tenth of
+    [-domain, domain] that belongs to the digit. P(T=1) = sigmoid(2 phi + 0.5). Outcomes are those of the synthetic data
+    at phi. Splits carry phi as ``latent``. The arms and outcomes of the test images depend on the seed, ``domain`` and
+    ``sigma`` alone.
 
     Parameters
     ----------
     seed : int
+        Seed of the choice of images, the arms and the outcomes.
     data_dir : path, optional
-        Folder with the four original MNIST files, zipped or not. Without it, the folder that the environment variable
-        ``CAUSALBALD_DATA`` names; without that, they are downloaded once into the user's cache.
+        Folder with the four original MNIST files, zipped or not. By default it is the folder that the environment
+        variable ``CAUSALBALD_DATA`` names. Without the variable, the files are downloaded once into the user's cache.
     pool, validation : int
-        Numbers of images. Where fewer than ``pool + validation`` training images are left, because ``fraction`` is
-        below 1 or the files hold fewer, both shrink in proportion and together take all that are left.
+        Numbers of images. If fewer than ``pool + validation`` training images are left, because ``fraction`` is below 1
+        or the files have fewer, both shrink in proportion and together take all images.
     domain : float
-        phi spans [-domain, domain]; 2.0 is the domain of the paper's formula, 3.0 that of its figure and its code.
+        phi spans [-domain, domain]. The formula of the paper has 2.0, its figure and its code have 3.0.
     sigma : float
         Standard deviation of the outcome noise; the original code has 0.01.
     fraction : float
-        Share of each digit's training images that is kept, in (0, 1].
+        Share of the training images of each digit that is used, in (0, 1].
+
+    Returns
+    -------
+    Benchmark
+
+    Raises
+    ------
+    InputError
+        If an option or a file cannot be used.
+    DownloadError
+        If the files cannot be downloaded.
+
+    Examples
+    --------
+    >>> from causalbald import datasets
+    >>> cmnist = datasets.load("cmnist", seed=0)  # doctest: +SKIP
+    >>> cmnist.pool.x.shape  # doctest: +SKIP
+    (35000, 1, 28, 28)
     """
     seed = check_int(seed, "seed", low=0)
     sizes = check_int(pool, "pool", low=1), check_int(validation, "validation", low=1)
@@ -67,18 +87,21 @@ def cmnist(
     if check_number(fraction, "fraction", above=0) > 1:
         raise InputError(f"fraction must be above 0 and at most 1, got {fraction!r}.")
     train, test = read_digits(_download.locate(data_dir))
-    rows = _choose(train.digit, fraction, generator(seed, "cmnist", "choose"))
-    n, m = _fit_sizes(*sizes, len(rows))
+    rows = _chosen_rows(train.digit, fraction, generator(seed, "cmnist", "choose"))
+    n, m = _shrunk_sizes(*sizes, len(rows))
     units = _simulate(train, domain, sigma, generator(seed, "cmnist", "train"))
     check_both_arms(units.t[rows[:n]], "images of the pool")
     parts = (units.take(rows[:n]), units.take(rows[n : n + m]))
-    tested = _simulate(test, domain, sigma, generator(seed, "cmnist", "test"))
-    return Benchmark("cmnist", *(_standardised(part) for part in (*parts, tested)))
+    test_units = _simulate(test, domain, sigma, generator(seed, "cmnist", "test"))
+    return Benchmark("cmnist", *(_standardised(part) for part in (*parts, test_units)))
 
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Images (N, 28, 28) as bytes, their digits (N,), and their place (N,) in [0, 10]: digit, then intensity."""
+    """The images (N, 28, 28) of a file as bytes, their digits (N,), and their places (N,) in [0, 10].
+
+    The whole part of a place is the digit, the fraction is the clipped intensity of the image among its digit.
+    """
 
     images: AnyArray
     digit: Positions
@@ -103,15 +126,17 @@ def read_digits(folder: Path) -> tuple[Digits, Digits]:
     mean, sd = (np.array([f(values) for values in by_digit]) for f in (np.mean, np.std))
 
     def digits(kind: str) -> Digits:
+        """Return the digits of a file, standardised by the training images."""
         digit = labels[kind].astype(np.intp)
         standard = (intensity[kind] - mean[digit]) / sd[digit]
-        return Digits(images[kind], digit, digit + (np.clip(standard, -CLIP, CLIP) + CLIP) / (2 * CLIP))
+        intensities = (np.clip(standard, -MAX_INTENSITY, MAX_INTENSITY) + MAX_INTENSITY) / (2 * MAX_INTENSITY)
+        return Digits(images[kind], digit, digit + intensities)
 
     return digits("train"), digits("t10k")
 
 
 def _read_idx(path: Path, dimensions: int) -> AnyArray:
-    """Return the bytes of an idx file as an array, which is read-only."""
+    """Return the bytes of an MNIST (idx) file as a read-only array; raise InputError if the file is damaged."""
     try:
         content = path.read_bytes()
         raw = gzip.decompress(content) if path.suffix == ".gz" else content
@@ -130,19 +155,19 @@ def _read_idx(path: Path, dimensions: int) -> AnyArray:
     return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def _choose(digit: Positions, fraction: float, rng: np.random.Generator) -> Positions:
-    """Return the training rows that are kept, in random order: a larger fraction keeps the same and more."""
+def _chosen_rows(digit: Positions, fraction: float, rng: np.random.Generator) -> Positions:
+    """Return a fraction of the rows of each digit, in random order; a larger fraction adds rows to a smaller one."""
     order = rng.permutation(len(digit))
-    kept = np.zeros(len(digit), dtype=bool)
+    is_chosen = np.zeros(len(digit), dtype=bool)
     for c in range(10):
         rows = order[digit[order] == c]
-        kept[rows[: max(1, round(fraction * len(rows)))]] = True
-    chosen: Positions = order[kept[order]]
+        is_chosen[rows[: max(1, round(fraction * len(rows)))]] = True
+    chosen: Positions = order[is_chosen[order]]
     return chosen
 
 
-def _fit_sizes(pool: int, validation: int, available: int) -> tuple[int, int]:
-    """Return both sizes, shrunk in proportion where they exceed what is available."""
+def _shrunk_sizes(pool: int, validation: int, available: int) -> tuple[int, int]:
+    """Return the sizes of pool and validation, shrunk in proportion if fewer images are available."""
     if pool + validation <= available:
         return pool, validation
     shrunk = min(max(1, round(available * pool / (pool + validation))), available - 1)
@@ -150,7 +175,7 @@ def _fit_sizes(pool: int, validation: int, available: int) -> tuple[int, int]:
 
 
 def _simulate(digits: Digits, domain: float, sigma: float, rng: np.random.Generator) -> Split:
-    """Return all images of a file with their truth; the pixels are still the file's bytes, not copied."""
+    """Return all images of a file with simulated arms and outcomes; the pixels are the bytes of the file, uncopied."""
     phi = domain * (digits.place / 5 - 1)
     propensity = expit(2 * phi + 0.5)
     t = (rng.random(len(phi)) < propensity).astype(np.intp)
@@ -160,7 +185,7 @@ def _simulate(digits: Digits, domain: float, sigma: float, rng: np.random.Genera
 
 
 def _standardised(split: Split) -> Split:
-    """Return the split with pixels (v/255 - 0.1307)/0.3081 as float32, in place of bytes v."""
+    """Return a split whose bytes v became pixels (v/255 - 0.1307)/0.3081 as float32."""
     pixels = split.x.astype(np.float32)
     pixels -= 255 * PIXEL_MEAN
     pixels /= 255 * PIXEL_SD

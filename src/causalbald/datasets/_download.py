@@ -1,4 +1,4 @@
-"""The four original MNIST files: in a folder of the user's, or downloaded once and checked."""
+"""The four original MNIST files: in a folder that the user names, or downloaded once and checked."""
 
 from __future__ import annotations
 
@@ -24,13 +24,21 @@ _log = logging.getLogger(__name__)
 
 
 class DownloadError(CausalBaldError, OSError):
-    """A file could not be fetched; the message says which, from where, why and what to do."""
+    """A file could not be downloaded; the message names the file, the address, the cause and the remedy.
+
+    Examples
+    --------
+    >>> from causalbald.datasets import DownloadError
+    >>> issubclass(DownloadError, OSError)
+    True
+    """
 
 
 def locate(data_dir: str | PathLike[str] | None = None) -> Path:
     """Return the folder of the MNIST files: ``data_dir``, else ``CAUSALBALD_DATA``, else the user's cache.
 
-    Files that the cache lacks are downloaded and checked first. Nothing is downloaded into a folder that was named.
+    Files that the cache lacks are downloaded and checked first. Nothing is downloaded into a folder that the user
+    named. Raises InputError if there is no such folder, and DownloadError if a download fails.
     """
     named = os.environ.get(VARIABLE) if data_dir is None else data_dir
     if not named:
@@ -45,7 +53,7 @@ def locate(data_dir: str | PathLike[str] | None = None) -> Path:
 
 
 def find(folder: Path, name: str) -> Path:
-    """Return the path of the file ``name``, zipped (``.gz``) or not, in ``folder``."""
+    """Return the path of a file in a folder, zipped (``.gz``) or not; raise InputError if it is not there."""
     for path in (folder / f"{name}.gz", folder / name):
         if path.is_file():
             return path
@@ -56,6 +64,7 @@ def find(folder: Path, name: str) -> Path:
 
 
 def _download() -> Path:
+    """Return the folder of the user's cache, with all four files; raise DownloadError if one cannot be fetched."""
     import pooch
 
     folder = Path(pooch.os_cache("causalbald"))
@@ -85,7 +94,7 @@ def _why(error: OSError) -> str:
 
 @contextmanager
 def _silenced(logger: logging.Logger) -> Iterator[None]:
-    # pooch writes to stderr by a handler of its own; what there is to say is in our log and our errors.
+    """Keep pooch from writing to stderr: our log and our errors say the same."""
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:

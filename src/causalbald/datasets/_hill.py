@@ -8,16 +8,16 @@ from causalbald._typing import Array, Treatment
 from causalbald.errors import InputError
 
 _VALUES, _PROBABILITIES = (0, 0.1, 0.2, 0.3, 0.4), (0.6, 0.1, 0.1, 0.1, 0.1)
-# What Hill's linear predictor has on average with 25 independent covariates in standard units.
-_MEAN, _SPREAD = 1.25, 0.75**0.5
-# How many standard deviations from the mean a unit counts at most, of a covariate and of the linear predictor.
-_FARTHEST_COVARIATE, _FARTHEST_PREDICTOR = 3.0, 4.0
-# Smallest standard deviation of a predictor that varies, from covariates in standard units.
-_FLAT = 1e-3
-# How often coefficients are drawn before a predictor is taken in which a few units differ from all others.
+# Mean and standard deviation of Hill's linear predictor with 25 independent covariates in standard units.
+_PREDICTOR_MEAN, _PREDICTOR_SD = 1.25, 0.75**0.5
+# Largest distances from the mean, in standard deviations.
+_MAX_COVARIATE, _MAX_PREDICTOR = 3.0, 4.0
+# Smallest standard deviation of a predictor, from covariates in standard units.
+_MIN_PREDICTOR_SD = 1e-3
+# Draws of coefficients before a predictor in which only a few units differ is accepted.
 _MAX_DRAWS = 100
-# How often a predictor is clipped, and the share of its spread that must be left.
-_MAX_CLIPS, _MIN_SPREAD_LEFT = 200, 1e-6
+# Rounds of clipping, and the share of the standard deviation that must remain.
+_MAX_CLIPS, _MIN_SD_SHARE = 200, 1e-6
 
 
 def coefficients(covariates: int, rng: np.random.Generator) -> Array:
@@ -26,11 +26,13 @@ def coefficients(covariates: int, rng: np.random.Generator) -> Array:
 
 
 def surface_b(linear: Array, treatment: Treatment) -> tuple[Array, Array]:
-    """Return expected outcomes without and with treatment, (N,) each, from the linear predictor (N,).
+    """Return the expected outcomes mu0 and mu1 (N,) of response surface B from the linear predictor (N,).
 
-    Exponential without treatment and linear with it; the mean effect on the treated is 4.
+    Hill (2011, doi:10.1198/jcgs.2010.08162), section 4.1: mu0 = exp((X + W) beta), mu1 = X beta - omega, where omega
+    makes the mean effect on the treated 4.
     """
     mu0 = np.exp(linear)
+    # omega = mean over the treated of (X beta - mu0), minus 4
     return mu0, linear - ((linear - mu0)[treatment == 1].mean() - 4)
 
 
@@ -42,50 +44,50 @@ def outcomes(mu0: Array, mu1: Array, treatment: Treatment, rng: np.random.Genera
 def linear_predictor(x: Array, rng: np.random.Generator) -> Array:
     """Draw a linear predictor (N,) of any covariates x (N, D), with the mean and spread of Hill's.
 
-    Surfaces are as steep for two covariates as for a hundred, and for correlated ones. No unit is farther than three
-    standard deviations from the mean of a covariate, or four from the mean of the predictor: the exponential of an
-    outlier would be all that matters. A predictor in which only a few units differ from all others, such as the
-    bearers of a rare mark, is drawn again, unless the covariates allow no other.
+    So surfaces are equally steep for two covariates, for a hundred and for correlated ones. Covariates are clipped at
+    three standard deviations from their means, the predictor at four: otherwise the exponential of one outlier would
+    dominate. A predictor in which only a few units differ from all others is drawn again, unless the covariates allow
+    no other. Raises InputError if all units are the same.
     """
     scale = x.std(axis=0)
     scale = np.where(scale > 1e-12 * np.abs(x).max(axis=0), scale, 0.0)  # rounding is no variation
     if not scale.any():
         raise InputError("all units are the same: outcomes cannot depend on covariates that do not vary.")
     z = (x - x.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-    z = np.clip(z, -_FARTHEST_COVARIATE, _FARTHEST_COVARIATE)
+    z = np.clip(z, -_MAX_COVARIATE, _MAX_COVARIATE)
     for _ in range(_MAX_DRAWS):
         linear = _varying_sum(z, rng)
         standard = _without_outliers(linear)
         if standard is not None:
             break
     else:
-        standard = np.clip(_standardised(linear), -_FARTHEST_PREDICTOR, _FARTHEST_PREDICTOR)
-    scaled: Array = _MEAN + _SPREAD * standard
+        standard = np.clip(_standardised(linear), -_MAX_PREDICTOR, _MAX_PREDICTOR)
+    scaled: Array = _PREDICTOR_MEAN + _PREDICTOR_SD * standard
     return scaled
 
 
 def _varying_sum(z: Array, rng: np.random.Generator) -> Array:
-    """Return a weighted sum (N,) of covariates in standard units (N, D) that is not the same for all units."""
+    """Return a random weighted sum (N,) of covariates in standard units (N, D) that differs between units."""
     linear = np.zeros(len(z))
-    while linear.std() < _FLAT:  # no covariate drawn, or some that cancel each other
+    while linear.std() < _MIN_PREDICTOR_SD:  # all coefficients are 0, or the covariates cancel each other
         linear = z @ coefficients(z.shape[1], rng)
     return linear
 
 
 def _without_outliers(linear: Array) -> Array | None:
-    """Return a predictor (N,) in standard units, clipped so that no unit is farther out than a predictor may be.
+    """Return a predictor (N,) in standard units, all within four standard deviations of the mean; None if impossible.
 
-    Clipping an outlier makes the standard deviation smaller, and so the outlier is out again in the new unit: clip
-    until none is. If a few units alone differ, as by a rare mark, this never ends, and the result is None.
+    Clipping an outlier lowers the standard deviation, so the outlier may be too far out again. Clipping is repeated
+    until no unit is. It would never end if only a few units differ from all others.
     """
-    spread_left = 1.0
+    sd_share = 1.0
     standard = _standardised(linear)
     for _ in range(_MAX_CLIPS):
-        if np.abs(standard).max() <= _FARTHEST_PREDICTOR:
+        if np.abs(standard).max() <= _MAX_PREDICTOR:
             return standard
-        clipped = np.clip(standard, -_FARTHEST_PREDICTOR, _FARTHEST_PREDICTOR)
-        spread_left *= clipped.std()
-        if spread_left < _MIN_SPREAD_LEFT:
+        clipped = np.clip(standard, -_MAX_PREDICTOR, _MAX_PREDICTOR)
+        sd_share *= clipped.std()
+        if sd_share < _MIN_SD_SHARE:
             break
         standard = _standardised(clipped)
     return None

@@ -18,9 +18,10 @@ CONTINUOUS = ("bw", "b.head", "preterm", "birth.o", "nnhealth", "momage")
 
 @cache
 def covariates() -> tuple[Array, Treatment, tuple[str, ...]]:
-    """Return the 747 infants' covariates (747, 25), arms (747,) and covariate names, read-only.
+    """Return the covariates (747, 25) and arms (747,) of the 747 infants, and the names of the covariates.
 
-    Continuous covariates are standardised over the 747; the others are as recorded.
+    Continuous covariates are standardised over the 747 infants; the others are as recorded. The arrays are read-only,
+    because all callers share them.
     """
     text = (files("causalbald.datasets") / "data" / "ihdp.csv").read_text()
     header = text.partition("\n")[0].split(",")
@@ -36,7 +37,22 @@ def covariates() -> tuple[Array, Treatment, tuple[str, ...]]:
 def ihdp(seed: int = 0) -> Benchmark:
     """747 premature infants, 25 covariates, outcomes simulated anew for each seed (Hill's response surface B).
 
-    The mean effect on the treated is 4, the noise has standard deviation 1, one draw for both potential outcomes.
+    The mean effect on the treated is 4. The noise has standard deviation 1, with one draw for both potential outcomes.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the outcomes and the splits.
+
+    Returns
+    -------
+    Benchmark
+
+    Examples
+    --------
+    >>> from causalbald.datasets import ihdp
+    >>> ihdp(seed=1).pool
+    Split(units=470, covariates=25, treated=90)
     """
     x, t, names = covariates()
     rng = np.random.default_rng(check_int(seed, "seed", low=0))
@@ -48,12 +64,28 @@ def ihdp(seed: int = 0) -> Benchmark:
 
 @register("ihdp-cov")
 def ihdp_cov(seed: int = 0) -> Benchmark:
-    """IHDP with a covariate shift: pool and validation hold children of married mothers only, test holds all.
+    """IHDP with a covariate shift: pool and validation have children of married mothers only, test has all.
 
-    Otherwise the data of ``ihdp`` for the same seed, without the covariate ``b.marr``, which says who is married.
+    Otherwise the data are those of :func:`ihdp` for the same seed, without the covariate ``b.marr``: whether the mother
+    is married.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the outcomes and the splits.
+
+    Returns
+    -------
+    Benchmark
+
+    Examples
+    --------
+    >>> from causalbald.datasets import ihdp_cov
+    >>> len(ihdp_cov(seed=1).test.x[0])
+    24
     """
-    whole = ihdp(seed)
-    married = whole.covariate_names.index("b.marr")
+    benchmark = ihdp(seed)
+    married = benchmark.covariate_names.index("b.marr")
 
     def hide(split: Split) -> Split:
         return replace(split, x=np.delete(split.x, married, axis=1))
@@ -61,5 +93,6 @@ def ihdp_cov(seed: int = 0) -> Benchmark:
     def shift(split: Split) -> Split:
         return hide(split.take(np.flatnonzero(split.x[:, married] == 1)))
 
-    names = tuple(name for name in whole.covariate_names if name != "b.marr")
-    return Benchmark("ihdp-cov", shift(whole.pool), shift(whole.validation), hide(whole.test), covariate_names=names)
+    names = tuple(name for name in benchmark.covariate_names if name != "b.marr")
+    splits = (shift(benchmark.pool), shift(benchmark.validation), hide(benchmark.test))
+    return Benchmark("ihdp-cov", *splits, covariate_names=names)

@@ -14,7 +14,11 @@ from causalbald.errors import InputError
 
 
 def response(x: Array, t: int) -> Array:
-    """Return the expected outcome of arm ``t`` at ``x``."""
+    """Return the expected outcomes (N,) of arm ``t`` at covariates (N,).
+
+    mu_t(x) = (2t - 1) x + (2t - 1) - 2 sin(2 (2t - 1) x) + 2 (1 + 0.5 x), as in Jesson et al. (2021), after Kallus et
+    al. (2019).
+    """
     sign = 2 * t - 1
     result: Array = sign * x + sign - 2 * np.sin(2 * sign * x) + 2 * (1 + 0.5 * x)
     return result
@@ -31,7 +35,7 @@ def synthetic(
     sigma: float = 1.0,
     bimodal: bool = False,
 ) -> Benchmark:
-    """One covariate with weak overlap at both ends, non-linear effect, unit noise (the paper's synthetic data).
+    """One covariate with weak overlap at both ends, non-linear effect, unit noise (the synthetic data of the paper).
 
     Parameters
     ----------
@@ -40,11 +44,26 @@ def synthetic(
     pool, validation, test : int
         Numbers of units.
     beta : float
-        How strongly the covariate decides the treatment: P(T=1) = sigmoid(beta x + 0.5).
+        How strongly the treatment depends on the covariate: P(T=1) = sigmoid(beta x + 0.5).
     sigma : float
         Standard deviation of the outcome noise.
     bimodal : bool
-        Draw x from two modes, half N(-2, 0.7), half N(2, 0.7), instead of N(0, 1).
+        Whether x is drawn from two modes, half N(-2, 0.7) and half N(2, 0.7), instead of N(0, 1).
+
+    Returns
+    -------
+    Benchmark
+
+    Raises
+    ------
+    InputError
+        If an option cannot be used.
+
+    Examples
+    --------
+    >>> from causalbald.datasets import synthetic
+    >>> synthetic(seed=3, pool=100).pool
+    Split(units=100, covariates=1, treated=53)
     """
     seed = check_int(seed, "seed", low=0)
     sizes = [check_int(n, k, low=1) for k, n in (("pool", pool), ("validation", validation), ("test", test))]
@@ -57,11 +76,12 @@ def synthetic(
 
 @register("synthetic-bimodal")
 def synthetic_bimodal(seed: int = 0) -> Benchmark:
-    """The synthetic data with covariates from two modes far apart: hardly anyone lives where the arms overlap."""
+    """The synthetic data with covariates from two modes far apart: few units are where the arms overlap."""
     return replace(synthetic(seed, bimodal=True), name="synthetic-bimodal")
 
 
 def _draw(rng: np.random.Generator, n: int, beta: float, sigma: float, bimodal: bool) -> Split:
+    """Return ``n`` units with simulated arms and outcomes."""
     x = rng.normal(size=n)
     if bimodal:
         x = 0.7 * x + rng.choice([-2.0, 2.0], size=n)

@@ -13,7 +13,6 @@ from causalbald import datasets, models
 from causalbald._choices import BatchRule, Track
 from causalbald._typing import Array
 from causalbald.acquisition import _registry as acquisitions
-from causalbald.datasets import _base as benchmarks
 from causalbald.errors import InputError
 from causalbald.experiments._trial import TrialState, run_trial
 from causalbald.models import CateEstimator
@@ -23,7 +22,7 @@ _FORMAT = 1
 NAMES = ("dataset", "model", "acquisition", "batch", "track", "seed")
 """Columns that name a trial in tables."""
 # Fields that may name a plugin, and the modules that look their names up.
-_REGISTRIES: dict[str, Any] = {"dataset": benchmarks, "model": models, "acquisition": acquisitions}
+_REGISTRIES: dict[str, Any] = {"dataset": datasets, "model": models, "acquisition": acquisitions}
 PLUGIN_KINDS = tuple(_REGISTRIES)
 
 
