@@ -213,13 +213,13 @@ def test_a_person_may_be_in_several_tables(tmp_path: Path) -> None:
     np.testing.assert_array_equal(there.pending, whole.pending)
     other = results().tail(2).assign(outcome=[77.0, 78.0])
     with pytest.raises(
-        InputError, match=r"id 'P\d+' has different outcomes, \S+ in table 1 and 77 in table 2: mend one"
+        InputError, match=r"id 'P\d+' has different outcomes, \S+ in table 1 and 77 in table 2: correct one"
     ):
         ParquetRound(pool, [results(), other], outcome="outcome", model=small())
     files = [tmp_path / "a.csv", tmp_path / "b.csv"]
     results().to_csv(files[0], index=False)
     for table, message in (
-        (other, r"different outcomes, \S+ in .*a\.csv and 77 in .*b\.csv: mend one of them"),
+        (other, r"different outcomes, \S+ in .*a\.csv and 77 in .*b\.csv: correct one of them"),
         (other.assign(person=["X1", "X2"]), r"2 of 47 ids are not in the pool, for example 'X1' in .*b\.csv\."),
     ):
         table.to_csv(files[1], index=False)

@@ -96,12 +96,12 @@ def choose(
     import pyarrow as pa
 
     from causalbald._validation import check_number
-    from causalbald.pools._round import OWN_COLUMNS
+    from causalbald.pools import RESULT_COLUMNS
 
     check_output(output)
     if temperature is not None:
         check_number(temperature, "temperature", low=0.0)
-    round_ = _open_round(options, where, output, [options.id, options.treatment, *OWN_COLUMNS])
+    round_ = _open_round(options, where, output, [options.id, options.treatment, *RESULT_COLUMNS])
     round_.check_size(n)
     with busy("fitting"):
         round_.rule(batch)
@@ -132,7 +132,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score everyone in a pool on disk, larger than memory: the log of how important it is to measure each person."""
-    from causalbald.pools._round import check_scores_file
+    from causalbald.pools import check_scores_file
 
     check_scores_file(output)
     round_ = _open_round(options, where, output, [options.id, "score"])
@@ -194,7 +194,7 @@ def _check_names(options: PoolOptions, where: BackendOptions) -> None:
     """Raise InputError, before a large pool is read, for unknown names and options that contradict each other."""
     from causalbald import acquisition, models
     from causalbald._workers import check_address
-    from causalbald.pools._round import check_on_disk
+    from causalbald.pools import check_on_disk
 
     if where.backend == "ray":
         check_address(where.ray_address)
@@ -212,7 +212,7 @@ def _check_names(options: PoolOptions, where: BackendOptions) -> None:
 
 def _protect(output: Path | None, options: PoolOptions, columns: list[str]) -> None:
     """Raise InputError if ``output`` is read by this command, holds outcomes or a batch, or is the user's own table."""
-    from causalbald.pools._round import OWN_COLUMNS
+    from causalbald.pools import RESULT_COLUMNS
 
     if output is None:
         return
@@ -226,7 +226,7 @@ def _protect(output: Path | None, options: PoolOptions, columns: list[str]) -> N
         raise InputError(
             f"{str(output)!r} holds {count} outcomes: give it to --measured and choose another --output, or delete it."
         )
-    batch = [options.id, options.treatment, *OWN_COLUMNS, options.outcome]
+    batch = [options.id, options.treatment, *RESULT_COLUMNS, options.outcome]
     require_ours(old.data, output, columns, batch)
     if old.data.column_names == batch:
         raise InputError(
