@@ -1,5 +1,5 @@
-"""``python -m causalbald``."""
+"""Runs the command line as ``python -m causalbald``."""
 
-from causalbald.cli._app import main
+from causalbald.cli import main
 
 main()

@@ -1,4 +1,4 @@
-"""Addresses of databases as they may be shown: without a password, however they are written."""
+"""Addresses of databases without their passwords, so that they can be shown."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 MASK = "***"
+"""What is shown in place of a password."""
 PASSWORD_HINT = (
     f"The password is not shown. Leave {MASK} in its place, and put the password into the environment as PGPASSWORD or "
     "into the file ~/.pgpass."
@@ -19,7 +20,7 @@ _PATTERNS = (
     re.compile(rf"\s*{_SCHEME}/*+[^:]*:(?P<secret>.+)@", re.DOTALL),
     # The same without slashes; C:\ is the beginning of a path.
     re.compile(rf"\s*(?!{_SCHEME}|[A-Za-z]:\\)[^\s:]*:(?P<secret>\S+)@"),
-    # What stands where a port would be, and is no number: @ and host were forgotten.
+    # Text in the place of a port that is no number: @ and host were forgotten.
     re.compile(rf"\s*{_SCHEME}/*+[^:/?#@\[]*:(?P<secret>(?!\d*(?:[/?#,]|$))[^@]+)$"),
 )
 # An option behind ? or &, or one of several words such as host=h.
@@ -32,7 +33,7 @@ _NO_SCHEME = r"(?!(?:ql)?:/)"
 
 
 def masked(address: str) -> str:
-    """Return an address with ``***`` for its password; any other text is returned as it is."""
+    """Return an address with ``***`` in place of its password; other text stays as it is."""
     shown, position = "", 0
     for start, end in sorted(_places(address)):
         if start >= position:
@@ -42,7 +43,7 @@ def masked(address: str) -> str:
 
 
 def without_passwords(text: str, addresses: Iterable[str]) -> str:
-    """Return a text in which no password of any of these addresses is left, in whatever spelling."""
+    """Return a text with ``***`` in place of every password of these addresses, in any spelling."""
     secrets = {address[start:end].strip("'") for address in addresses for start, end in _places(address)}
     spellings = {spelling for secret in secrets - {"", MASK} for spelling in _spellings(secret)}
     for spelling in sorted(spellings, key=len, reverse=True):
@@ -51,14 +52,14 @@ def without_passwords(text: str, addresses: Iterable[str]) -> str:
 
 
 def _places(address: str) -> list[tuple[int, int]]:
-    """Return where in an address passwords begin and end."""
+    """Return the beginning and end of each password in an address."""
     options = [o for o in _OPTION.finditer(address) if o["secret"] and _SECRET_NAME.search(unquote(o["name"]))]
     matches = [match for pattern in _PATTERNS if (match := pattern.match(address))]
     return [match.span("secret") for match in [*matches, *options]]
 
 
 def _spellings(secret: str) -> set[str]:
-    """Return a password as it is, as addresses write it, and as Python and JSON quote all these."""
+    """Return a password as it is, as addresses encode it, and each of these as Python and JSON quote it."""
     spellings = {secret}
     for plain in (secret, unquote(secret), unquote_plus(secret)):
         spellings |= {plain, quote(plain, safe=""), quote(plain), quote_plus(plain)}

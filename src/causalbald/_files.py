@@ -1,4 +1,4 @@
-"""Files that appear when they are whole, or never, and that nobody reads who may not read what they come from."""
+"""Files that appear when they are complete, or never, and are no more open than the files that they come from."""
 
 from __future__ import annotations
 
@@ -12,49 +12,50 @@ from uuid import uuid4
 
 from causalbald.errors import InputError
 
-# What files held when a command looked at them, before its work. Between then and the end people may type into them.
-_checked: dict[Path, Hashable] = {}
+# What files held when a command looked at them, before its work. People may type into them until the command ends.
+_content_before: dict[Path, Hashable] = {}
 
 
 @contextmanager
 def replacing(path: Path, *sources: Path | None) -> Iterator[Path]:
-    """Yield the path of a file to write beside ``path``, and put it in its place when it is whole and on disk.
+    """Yield the path of a draft next to ``path``, and move the draft to ``path`` when it is complete and on disk.
 
-    It keeps the permissions of the file it replaces; a new one is no more open than any of its ``sources``. A file that
-    has changed since :func:`check_place` looked at it stays: the new one gets another name, and InputError says so.
+    The draft gets the permissions of the file that it replaces. A new file is no more open than any of its ``sources``.
+    If the file has changed since :func:`check_place` looked at it, it stays: the draft gets another name, which
+    InputError tells.
     """
     if path.exists() and not path.is_file():  # such as /dev/stdout, which can only be written to
         yield path
         return
     has_changed = _change_of(path)
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
-        mode = create_closed(beside, *sources, replaces=path)
-        yield beside
-        with beside.open("rb+") as file:
+        mode = create_closed(draft, *sources, replaces=path)
+        yield draft
+        with draft.open("rb+") as file:
             os.fsync(file.fileno())
-        set_mode(beside, mode)
+        set_mode(draft, mode)
         if has_changed():
-            kept = _free_name(path)
-            beside.replace(kept)
+            other = _create_free(path)
+            draft.replace(other)
             raise InputError(
                 f"{str(path)!r} was changed while this command ran, and is left as it is. What was to replace it is in "
-                f"{str(kept)!r}."
+                f"{str(other)!r}."
             )
-        beside.replace(path)
+        draft.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
 def create_closed(path: Path, *sources: Path | None, replaces: Path | None = None) -> int:
-    """Create an empty file that its owner alone can read; return the permissions to set when it is whole.
+    """Create an empty file that only its owner can read; return the permissions to set when the file is complete.
 
-    They are those of the file that it ``replaces``. If there is none, they are those that the umask leaves to a new
-    file and that all ``sources`` have, too.
+    These are the permissions of the file that it ``replaces``. For a new file, they are the permissions that the umask
+    allows and that all ``sources`` have. Raises FileExistsError if there is a file.
     """
     before = None if replaces is None else _status(replaces)
     origins = [before] if before else [status for s in sources if s is not None and (status := _status(s))]
-    # As narrow from the start as in the end: what is open for a moment could be held open for good.
+    # As narrow at first as in the end: who opens a file in a moment when it is open can read it for good.
     mode = 0o600 if before else 0o666
     for origin in origins:
         mode &= origin.st_mode | stat.S_IRWXU
@@ -74,20 +75,20 @@ def create_closed(path: Path, *sources: Path | None, replaces: Path | None = Non
     mode = stat.S_IMODE(before.st_mode if before else created.st_mode)
     for origin in origins:
         if origin.st_gid != group:
-            # Another group may do no more than everybody.
+            # The file has another group than its source: that group may do no more than everybody.
             mode &= ~stat.S_IRWXG | (origin.st_mode & stat.S_IRWXO) << 3
     return mode & 0o777
 
 
 def set_mode(path: Path, mode: int) -> None:
-    """Set the permissions of a file, where the system has such."""
+    """Set the permissions of a file, on systems that have POSIX permissions."""
     if os.name == "posix":
-        with suppress(PermissionError):  # of a disk without permissions, such as a camera's
+        with suppress(PermissionError):  # a disk without permissions, such as a camera's
             path.chmod(mode)
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return what the system knows of a file, None if there is no regular file."""
+    """Return what the system records about a file; None if there is no regular file."""
     try:
         status = path.stat()
     except OSError:
@@ -96,16 +97,19 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _change_of(path: Path) -> Callable[[], bool]:
-    """Return a function that says whether a file has changed since it was checked; it has not if nobody did."""
+    """Return a function that says whether a file has changed since :func:`check_place` looked at it.
+
+    The answer is no if :func:`check_place` did not look at it, and if the file is gone.
+    """
     place = path.absolute()
-    if place not in _checked:
+    if place not in _content_before:
         return lambda: False
-    before = _checked.pop(place)
+    before = _content_before.pop(place)
     return lambda: _content(path) not in (before, None)
 
 
 def _content(path: Path) -> Hashable:
-    """Return what tells a file's content from any other, None if there is no regular file."""
+    """Return a digest of a file's content; None if there is no regular file."""
     from hashlib import blake2b, file_digest
 
     if (status := _status(path)) is None:
@@ -113,12 +117,12 @@ def _content(path: Path) -> Hashable:
     try:
         with path.open("rb") as file:
             return file_digest(file, blake2b).digest()
-    except OSError:  # it may be replaced by who may not read it
+    except OSError:  # one may be allowed to replace a file without reading it
         return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _free_name(path: Path) -> Path:
-    """Create an empty file beside ``path``, under the first free name, and return its path."""
+def _create_free(path: Path) -> Path:
+    """Create an empty file next to ``path``, under the first free name such as ``batch-2.csv``; return its path."""
     for number in count(2):
         with suppress(FileExistsError):
             free = path.with_name(f"{path.stem}-{number}{path.suffix}")
@@ -128,9 +132,10 @@ def _free_name(path: Path) -> Path:
 
 
 def check_place(path: Path | None, *, remember: bool = True) -> None:
-    """Refuse a name under which no file can be written, before the work.
+    """Raise InputError, before the work, if no file can be written at ``path``.
 
-    ``remember`` what the file holds, so that :func:`replacing` leaves it alone if it changes during the work.
+    With ``remember``, the file's present content is recorded: :func:`replacing` keeps the file if it changes during the
+    work.
     """
     if path is None:
         return
@@ -139,14 +144,14 @@ def check_place(path: Path | None, *, remember: bool = True) -> None:
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder: choose another name, or one in it.")
     if remember:
-        _checked[path.absolute()] = _content(path)
+        _content_before[path.absolute()] = _content(path)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes that ask for the same lock waiting; they are let in when this one is done, or dies.
+    """Hold a lock: other processes that ask for the lock of the same file wait until this one is done, or dies.
 
-    Where the system has no such locks (Windows, some network folders), nobody waits.
+    On systems without such locks (Windows, some network folders), nobody waits.
     """
     try:
         import fcntl

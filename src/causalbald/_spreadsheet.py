@@ -1,7 +1,7 @@
-"""Text in CSV files that is safe to open in a spreadsheet, and the same text again when the file is read.
+"""Text for CSV files that a spreadsheet does not run as a formula, and the same text when the file is read again.
 
-One rule, which loses nothing: text that a spreadsheet may run, after any number of apostrophes, gets one more
-apostrophe when it is written and loses one when it is read. So ``=10`` is written as ``'=10``, and ``'=10`` as
+One rule, which loses nothing: text that a spreadsheet may run, and such text after any number of apostrophes, gets one
+more apostrophe when it is written, and loses one when it is read. So ``=10`` is written as ``'=10``, and ``'=10`` as
 ``''=10``.
 """
 
@@ -19,36 +19,45 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LINE_END = "\r\n"
 
 
-class _Writes(Protocol):
+class _Writer(Protocol):
+    """An open text file."""
+
     def write(self, text: str, /) -> object: ...
 
 
 def safe_cell(value: Any) -> Any:
-    """Return a cell that no spreadsheet runs as a formula; numbers stay numbers."""
+    """Return a cell that no spreadsheet runs as a formula; only text is changed."""
     return "'" + value if isinstance(value, str) and _guarded(value) else value
 
 
 def read_cell(text: str) -> str:
-    """Return the text of which :func:`safe_cell` made a cell."""
+    """Return the text from which :func:`safe_cell` made a cell."""
     return text[1:] if text.startswith("'") and _guarded(text) else text
 
 
 def read_column(cells: Sequence[str | None]) -> list[str | None]:
-    """Return the text of a column's cells; as it stands, if a formula in it shows that the file is none of ours."""
+    """Return the texts from which :func:`safe_cell` made the cells of a column.
+
+    A cell with a formula shows that we did not write the file: then all cells stay as they are.
+    """
     if any(cell is not None and safe_cell(cell) != cell and not cell.startswith("'") for cell in cells):
         return list(cells)
     return [cell if cell is None else read_cell(cell) for cell in cells]
 
 
-def csv_writer(file: _Writes) -> Any:
+def csv_writer(file: _Writer) -> Any:
     """Return a writer of CSV rows whose lines end with a line feed."""
     return csv.writer(_LineFeeds(file), lineterminator=_LINE_END)
 
 
 class _LineFeeds:
-    """Makes a csv writer quote lone carriage returns, which it does only for characters of its own line ends."""
+    """Turns the line ends of a csv writer into line feeds.
 
-    def __init__(self, file: _Writes) -> None:
+    The writer quotes only the characters of its own line ends. With carriage return and line feed as line end, it also
+    quotes lone carriage returns, as spreadsheets need.
+    """
+
+    def __init__(self, file: _Writer) -> None:
         self._file = file
 
     def write(self, line: str) -> object:
@@ -57,6 +66,6 @@ class _LineFeeds:
 
 
 def _guarded(text: str) -> bool:
-    """Whether a spreadsheet may run text, or could if apostrophes at its beginning were taken off."""
+    """Whether a spreadsheet may run a text, or the text without its leading apostrophes."""
     bare = text.lstrip("'")
     return _FORMULA.match(bare) is not None and _NUMBER.fullmatch(bare) is None

@@ -1,4 +1,4 @@
-"""Text that can be kept as UTF-8: Python also holds bytes that are none, as halves of surrogate pairs."""
+"""Text that can be stored as UTF-8. Python text can also hold other bytes, as halves of surrogate pairs."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ from typing import Any
 
 from causalbald.errors import InputError
 
-_HALVES = re.compile("[\ud800-\udfff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse text with bytes that are not UTF-8, as a shell or a file name may hand them over."""
-    if _HALVES.search(text):
-        # repr, as no terminal and no file takes such text as it stands.
+    """Raise InputError for text with bytes that are not UTF-8, which a shell or a file name may contain.
+
+    ``what`` is the name of the text in the message.
+    """
+    if _SURROGATES.search(text):
+        # The message quotes the text with repr: no terminal and no file takes it as it is.
         raise InputError(f"{what} is {text!r}, which is not text in UTF-8: write it again in letters that are.")
 
 
 def check_texts(value: Any, what: str) -> None:
-    """Refuse a value of plain JSON in which any text, also the name of an entry, is not UTF-8."""
+    """Raise InputError if any text in a value of plain JSON, names of entries included, is not UTF-8."""
     for path, text in _texts(value, what):
         check_text(text, path)
 
 
 def readable(value: Any) -> Any:
-    """Return a value of plain JSON with a replacement character for each byte that is no text."""
+    """Return a value of plain JSON with a replacement character for each byte that is not UTF-8.
+
+    Called for what version 0.1.0 recorded, which did not check text.
+    """
     if isinstance(value, str):
-        return _HALVES.sub("\ufffd", value)
+        return _SURROGATES.sub("\ufffd", value)
     if isinstance(value, Mapping):
         return {readable(name): readable(entry) for name, entry in value.items()}
     return [readable(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _texts(value: Any, what: str) -> Iterator[tuple[str, str]]:
+    """Yield each text in a value of plain JSON, after a name that says where it is."""
     if isinstance(value, str):
         yield what, value
     elif isinstance(value, Mapping):

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from causalbald._choices import Better, OutcomeType
 from causalbald.campaign import _exchange
 from causalbald.campaign._batch_files import batch_table
 from causalbald.campaign._events import Failure, Round, Withdrawal, draft, versions
 from causalbald.campaign._opened import Place
 from causalbald.campaign._questions import Questions
-from causalbald.campaign._settings import Better, OutcomeType
 from causalbald.campaign._telling import TellSummary, newly_failed, newly_withdrawn, outcomes_of, units_of
 from causalbald.campaign.storage import Draft, Event, open_storage
 from causalbald.errors import InputError

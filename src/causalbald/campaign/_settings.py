@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+from causalbald._choices import Better, OutcomeType
 from causalbald._money import Budget
 from causalbald._text import check_texts
 from causalbald._validation import check_choice, check_int, check_number
 from causalbald.errors import InputError
 from causalbald.tables import ArmValue
-
-Better = Literal["higher", "lower"]
-OutcomeType = Literal["auto", "continuous", "binary"]
 
 RETURNED_COLUMNS = frozenset(
     (

@@ -58,7 +58,7 @@ def new(
     if not as_json:
         _show(prepared, comparison, pool.name)
     if picture is not None:
-        from causalbald.figures._support import draw_support
+        from causalbald.figures import draw_support
 
         save_figure(draw_support(prepared.propensity, prepared.arm, prepared.settings.arm_names), picture, pool)
     if dry_run:

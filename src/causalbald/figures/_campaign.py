@@ -16,10 +16,12 @@ from causalbald._validation import check_vector
 from causalbald.errors import InputError
 from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, new_figure, plain
 
-MOST_LINES = 300
-_WIDTH = 5.6
-_BINS = 30
-# Settled that it is worthwhile, open, settled that it is not: distinct also to colour-blind people and in grey.
+MAX_LINES = 300
+"""How many people a figure shows one by one."""
+WIDTH = 5.6
+"""Width of the figures, in inches."""
+N_BINS = 30
+# Colours that colour-blind people can tell apart, also in grey.
 _VERDICTS = (("worthwhile", "#009E73"), ("open", "#B4B4B4"), ("not worthwhile", "#AA4477"))
 _PROGRESS = ("after", "expected_error", "ate", "ate_lower", "ate_upper", "settled")
 
@@ -27,30 +29,46 @@ _PROGRESS = ("after", "expected_error", "ate", "ate_lower", "ate_upper", "settle
 def draw_effects(
     effect: ArrayLike, lower: ArrayLike, upper: ArrayLike, settled: ArrayLike, *, threshold: float, sign: int, name: str
 ) -> Figure:
-    """Draw expected effects with intervals, sorted, and beside them how many people have which expected effect.
+    """Draw expected effects with intervals, sorted, next to a histogram of the expected effects.
 
-    Of more than 300 people, 300 are drawn, evenly picked from the sorted ones. The histogram counts everyone.
+    Of more than 300 people, 300 are drawn, evenly spaced among the sorted people. The histogram counts everyone.
 
     Parameters
     ----------
-    effect, lower, upper : (N,)
+    effect : (N,)
+        Expected effects.
+    lower, upper : (N,)
+        Ends of their intervals.
     settled : (N,) bool
         For whom it is settled whether the effect is worthwhile.
     threshold : float
         The effect beyond which the treatment is worthwhile.
     sign : 1 or -1
-        Whether a higher effect is better.
+        1 if a higher effect is better, else -1.
     name : str
-        Of the outcome.
+        Name of the outcome.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> from causalbald import figures
+    >>> figure = figures.draw_effects(
+    ...     [1.0, -1.0], [0.5, -2.0], [1.5, 0.1], [True, False], threshold=0.0, sign=1, name="cd4"
+    ... )
+    >>> [text.get_text() for text in figure.legends[0].get_texts()]
+    ['worthwhile: 50 %', 'open: 50 %', 'not worthwhile: 0 %']
     """
     mean = check_vector(effect, "effect")
     low, high = check_vector(lower, "lower", len(mean)), check_vector(upper, "upper", len(mean))
-    sure = np.asarray(settled, dtype=bool)
-    verdict = np.where(sure, np.where(sign * (mean - threshold) > 0, 0, 2), 1)
+    # 0: settled that the effect is worthwhile, 1: open, 2: settled that it is not.
+    verdict = np.where(np.asarray(settled, dtype=bool), np.where(sign * (mean - threshold) > 0, 0, 2), 1)
     order = np.argsort(mean, kind="stable")
-    rows = order[_evenly(len(order), MOST_LINES)]
+    rows = order[_evenly(len(order), MAX_LINES)]
     with house_style():
-        figure = new_figure(_WIDTH, 4.0)
+        figure = new_figure(WIDTH, 4.0)
         people, counts = figure.subplots(1, 2, sharey=True, width_ratios=(3.4, 1))
         _sorted_lines(people, mean[rows], low[rows], high[rows], verdict[rows])
         people.set_ylabel(f"effect on {plain(name, 26)}")
@@ -64,20 +82,40 @@ def draw_effects(
 
 
 def draw_progress(table: pd.DataFrame) -> Figure:
-    """Draw expected error of effects, average effect with interval, and share settled, after each round.
+    """Draw the expected error of effects, the average effect with its interval, and the settled share, by round.
 
     Parameters
     ----------
     table : DataFrame
         Columns ``after`` (number of the round), ``expected_error, ate, ate_lower, ate_upper, settled``.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    InputError
+        If a column is missing, or there are no rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald import figures
+    >>> table = pd.DataFrame({
+    ...     "after": [0, 1], "expected_error": [2.0, 1.0], "ate": [1.0, 1.0], "ate_lower": [0.0, 0.5],
+    ...     "ate_upper": [2.0, 1.5], "settled": [0.1, 0.4],
+    ... })
+    >>> len(figures.draw_progress(table).axes)
+    3
     """
-    lacking = [c for c in _PROGRESS if c not in table.columns]
-    if lacking or table.empty:
+    missing = [c for c in _PROGRESS if c not in table.columns]
+    if missing or table.empty:
         raise InputError(f"nothing to draw: the table needs rows, and columns {', '.join(_PROGRESS)}.")
     after = table["after"].to_numpy(dtype=np.float64)
     line: Any = {"color": "black", "marker": "o", "markersize": 4 if len(after) < 40 else 0, "linewidth": 1.2}
     with house_style():
-        figure = new_figure(_WIDTH, 4.8)
+        figure = new_figure(WIDTH, 4.8)
         error, average, settled = figure.subplots(3, 1, sharex=True)
         error.plot(after, table["expected_error"], **line)
         error.set_ylabel("expected error\nof effects")
@@ -105,25 +143,44 @@ def draw_audit(
     arm: ArrayLike,
     names: tuple[str, str] = ARM_NAMES,
 ) -> Figure:
-    """Draw measured outcomes against predictions, with the intervals that should hold them; at most 300.
+    """Draw measured outcomes against predictions, with the intervals that should hold them.
+
+    Of more than 300 people, 300 are drawn, evenly spaced.
 
     Parameters
     ----------
-    predicted, lower, upper, observed : (N,)
+    predicted : (N,)
+        Predicted outcomes.
+    lower, upper : (N,)
+        Ends of their intervals.
+    observed : (N,)
+        Measured outcomes.
     arm : (N,)
+        0 for control, 1 for treated.
     names : (str, str)
-        Of control and treated.
+        Names of control and treated.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> from causalbald import figures
+    >>> figure = figures.draw_audit([1.0, 2.0], [0.0, 1.0], [2.0, 3.0], [1.2, 1.9], [0, 1])
+    >>> figure.axes[0].get_ylabel()
+    'measured'
     """
     mean, y = check_vector(predicted, "predicted"), check_vector(observed, "observed")
-    low, high, t = (np.asarray(v)[_evenly(len(y), MOST_LINES)] for v in (lower, upper, arm))
-    mean, y = (v[_evenly(len(y), MOST_LINES)] for v in (mean, y))
+    low, high, t = (np.asarray(v)[_evenly(len(y), MAX_LINES)] for v in (lower, upper, arm))
+    mean, y = (v[_evenly(len(y), MAX_LINES)] for v in (mean, y))
     with house_style():
-        figure = new_figure(_WIDTH, 3.6)
+        figure = new_figure(WIDTH, 3.6)
         axes = figure.subplots()
         for k, marker in ((0, "o"), (1, "^")):
-            own = t == k
-            axes.vlines(mean[own], low[own], high[own], color=ARM_COLOURS[k], alpha=0.3, linewidth=2)
-            axes.scatter(mean[own], y[own], s=24, marker=marker, color=ARM_COLOURS[k], label=plain(names[k], 24))
+            in_arm = t == k
+            axes.vlines(mean[in_arm], low[in_arm], high[in_arm], color=ARM_COLOURS[k], alpha=0.3, linewidth=2)
+            axes.scatter(mean[in_arm], y[in_arm], s=24, marker=marker, color=ARM_COLOURS[k], label=plain(names[k], 24))
         ends = np.array([mean.min(), mean.max()])
         axes.plot(ends, ends, color="black", linewidth=0.8)
         axes.set(xlabel="predicted without the audits", ylabel="measured")
@@ -132,20 +189,22 @@ def draw_audit(
 
 
 def _sorted_lines(axes: Any, mean: Array, low: Array, high: Array, verdict: Positions) -> None:
-    at = 100 * (np.arange(len(mean)) + 0.5) / len(mean)
+    """Draw each person's expected effect as a dot with its interval as a line, in the colour of the verdict."""
+    place = 100 * (np.arange(len(mean)) + 0.5) / len(mean)
     width = min(2.4, 0.7 * 72 * 3.5 / len(mean))
     for k, (_, colour) in enumerate(_VERDICTS):
-        own = verdict == k
-        axes.vlines(at[own], low[own], high[own], color=colour, linewidth=width)
-    axes.plot(at, mean, ".", color="black", markersize=3 if len(mean) < 60 else 1.6)
+        has_verdict = verdict == k
+        axes.vlines(place[has_verdict], low[has_verdict], high[has_verdict], color=colour, linewidth=width)
+    axes.plot(place, mean, ".", color="black", markersize=3 if len(mean) < 60 else 1.6)
     axes.set(xlim=(0, 100), xlabel="people, sorted")
     axes.xaxis.set_major_formatter(PercentFormatter())
 
 
 def _histogram(axes: Any, mean: Array, verdict: Positions) -> None:
+    """Draw how many people have which expected effect, stacked by verdict."""
     # A belief that is the same for everyone still needs a bar.
     span = max(float(np.ptp(mean)), 1e-9 * max(1.0, float(np.abs(mean).max())))
-    edges = np.linspace(mean.min() - 0.01 * span, mean.max() + 0.01 * span, _BINS + 1)
+    edges = np.linspace(mean.min() - 0.01 * span, mean.max() + 0.01 * span, N_BINS + 1)
     parts = [mean[verdict == k] for k in range(len(_VERDICTS))]
     colours = [colour for _, colour in _VERDICTS]
     axes.hist(parts, bins=edges, orientation="horizontal", stacked=True, color=colours)
@@ -155,6 +214,7 @@ def _histogram(axes: Any, mean: Array, verdict: Positions) -> None:
 
 
 def _verdict_legend(figure: Figure, verdict: Positions) -> None:
+    """Add a legend with the share of people of each verdict."""
     share = np.bincount(verdict, minlength=len(_VERDICTS)) / len(verdict)
     handles = [
         Line2D([], [], color=colour, linewidth=5, label=f"{name}: {100 * share[k]:.0f} %")
@@ -164,5 +224,5 @@ def _verdict_legend(figure: Figure, verdict: Positions) -> None:
 
 
 def _evenly(size: int, most: int) -> Positions:
-    """Return at most ``most`` positions out of ``size``, evenly spaced, both ends among them."""
+    """Return at most ``most`` of the positions 0 to ``size - 1``, evenly spaced and with both ends."""
     return np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(np.intp))

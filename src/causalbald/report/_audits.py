@@ -14,7 +14,7 @@ from causalbald.campaign import AverageEffect, CampaignSettings
 from causalbald.campaign._belief import Belief, lacking_arm
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._state import State
-from causalbald.figures._campaign import draw_audit
+from causalbald.figures import draw_audit
 from causalbald.metrics import paired_interval
 from causalbald.report._page import figure_svg
 

@@ -17,7 +17,7 @@ from causalbald.campaign._effects import groups_of
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._state import State
 from causalbald.diagnostics import balance_table, common_support, representativeness, separation
-from causalbald.figures._support import draw_balance, draw_support
+from causalbald.figures import draw_balance, draw_support
 from causalbald.report._page import figure_svg
 from causalbald.tables import Column, feature_names
 

@@ -18,7 +18,7 @@ from causalbald.campaign._conclusions import Conclusions, conclude
 from causalbald.campaign._effects import Effects, groups_of
 from causalbald.diagnostics import group_values
 from causalbald.errors import ApproximationWarning
-from causalbald.figures._campaign import MOST_LINES, draw_effects
+from causalbald.figures._campaign import MAX_LINES, draw_effects
 from causalbald.report._page import figure_svg
 
 ALPHA = 0.05
@@ -105,7 +105,7 @@ def findings(belief: Belief, covariates: Iterable[str]) -> Findings:
         groupings=groupings,
         axis=Axis(min(0.0, *(a.lower for a in ends)), max(0.0, *(a.upper for a in ends))),
         picture=_picture(conclusions, belief),
-        drawn=min(len(pool), MOST_LINES),
+        drawn=min(len(pool), MAX_LINES),
         note=next((str(w.message) for w in caught if issubclass(w.category, ApproximationWarning)), ""),
     )
 

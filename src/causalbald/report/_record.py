@@ -16,7 +16,7 @@ from causalbald.campaign._belief import Belief
 from causalbald.campaign._events import happening
 from causalbald.campaign._state import State
 from causalbald.campaign.storage import Event
-from causalbald.figures._campaign import draw_progress
+from causalbald.figures import draw_progress
 from causalbald.report._page import figure_svg
 from causalbald.tables import Column
 
