@@ -1,7 +1,7 @@
-"""How long an ensemble waits for a better look, on IHDP, seeds 1000 to 1003, free validation labels, paired.
+"""Patience of an ensemble on IHDP, seeds 1000 to 1003, with validation labels, paired.
 
-With the same seed, all steps up to the earlier stop are the same. Fits differ only if a longer wait led to a better
-look. Rows go to results/models/patience.csv.
+With the same seed, all steps up to the earlier stop are the same. Fits differ only if the longer patience led to a
+better score. Rows go to results/models/patience.csv.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ways to end the training of a deep kernel without free labels, on IHDP, seeds 1000 to 1005, paired.
+"""Ways to end the training of a deep kernel without validation labels, on IHDP, seeds 1000 to 1005, paired.
 
 The way that we use was chosen on these seeds; results on seeds 0 to 19 are in model_quality.py. Rows are added to
 results/models/stopping.csv as they come; the next start continues there.
