@@ -125,8 +125,6 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
     inducing: int = 100
     sites: int = 256
     max_exact: int = 1000
-    epoch_steps: int | None = None
-    patience: int | None = None
 
     presets: ClassVar = PRESETS["due"]
 

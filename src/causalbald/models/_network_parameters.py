@@ -33,8 +33,8 @@ class NetworkParameters:
     spectral_norm: float | None = 0.95
     batch_size: int | None = 64
     learning_rate: float = 1e-3
-    epoch_steps: int | None = 10
-    patience: int | None = 10
+    epoch_steps: int | None = None
+    patience: int | None = None
     max_epochs: int = 500
     device: str = "auto"
     random_state: int = 0

@@ -104,6 +104,7 @@ class PropensityNetwork(NetworkParameters, BaseEstimator):
     depth: int = 2
     negative_slope: float = 0.0
     spectral_norm: float | None = 3.0
+    batch_size: int = 64
     epoch_steps: int = 25
     patience: int = 4
     max_epochs: int = 40

@@ -91,6 +91,8 @@ class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
     components: int = 5
     members: int = 5
     batch_size: int = 200
+    epoch_steps: int = 10
+    patience: int = 10
     max_validation: int = 1000
 
     presets: ClassVar = PRESETS["ensemble"]
