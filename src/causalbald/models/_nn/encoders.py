@@ -16,7 +16,7 @@ from causalbald.models._nn.layers import Convolution, Dense, activation, fixed_k
 from causalbald.models._nn.random_streams import RandomStreams
 
 # Images that pass through all layers together: what one layer hands to the next then stays in the processor's cache.
-CHUNK_IMAGES = 16
+MAX_CACHED_IMAGES = 16
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ class ConvolutionalEncoder(nn.Module):
         self.stem = Convolution(channels, self.outputs, 5, image=size, coefficient=architecture.coefficient)
         blocks = []
         for stage in range(architecture.depth):
-            last = stage == architecture.depth - 1
-            wider = self.outputs * (1 if last else 2)
+            is_last = stage == architecture.depth - 1
+            wider = self.outputs * (1 if is_last else 2)
             blocks.append(_ResidualBlock(self.outputs, self.outputs, size, 1, architecture))
-            blocks.append(_ResidualBlock(self.outputs, wider, size, 1 if last else 2, architecture))
-            self.outputs, size = wider, size if last else ((size[0] + 1) // 2, (size[1] + 1) // 2)
+            blocks.append(_ResidualBlock(self.outputs, wider, size, 1 if is_last else 2, architecture))
+            self.outputs, size = wider, size if is_last else ((size[0] + 1) // 2, (size[1] + 1) // 2)
         self.blocks = nn.Sequential(*blocks)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class ConvolutionalEncoder(nn.Module):
         if self.training or torch.is_grad_enabled():
             return self._features(x)
         with fixed_kernels(self):
-            return torch.cat([self._features(part) for part in torch.split(x, CHUNK_IMAGES)])
+            return torch.cat([self._features(part) for part in torch.split(x, MAX_CACHED_IMAGES)])
 
     def _features(self, x: Tensor) -> Tensor:
         """Return features of a batch of images, all passed through the layers together."""
