@@ -89,15 +89,15 @@ def arm_means(y: np.ndarray, t: np.ndarray, x: np.ndarray, everyone: np.ndarray,
 
 def logistic(y: np.ndarray, t: np.ndarray, x: np.ndarray, everyone: np.ndarray, seed: int) -> np.ndarray:
     centre, scale = everyone.mean(axis=0), column_scale(everyone)
-    found = np.empty((len(everyone), 2))
+    predictions = np.empty((len(everyone), 2))
     for arm in (0, 1):
-        own = y[t == arm]
-        if own.min() == own.max():
-            found[:, arm] = own[0]
+        outcomes = y[t == arm]
+        if outcomes.min() == outcomes.max():
+            predictions[:, arm] = outcomes[0]
             continue
-        model = LogisticRegression(C=0.1, max_iter=1000).fit((x[t == arm] - centre) / scale, own)
-        found[:, arm] = model.predict_proba((everyone - centre) / scale)[:, 1]
-    return found
+        model = LogisticRegression(C=0.1, max_iter=1000).fit((x[t == arm] - centre) / scale, outcomes)
+        predictions[:, arm] = model.predict_proba((everyone - centre) / scale)[:, 1]
+    return predictions
 
 
 def fitted(name: str) -> Callable[..., np.ndarray]:
@@ -122,16 +122,16 @@ def one(data: str, surface: str, seed: int, labels: int, models: list[str]) -> l
         truth = risks(x, surface, np.random.default_rng(seed))
         y = (rng.random(len(t)) < truth[np.arange(len(t)), t]).astype(float)
     order = rng.permutation(len(t))
-    known, rest = order[:labels], order[labels:]
+    measured, unmeasured = order[:labels], order[labels:]
     rows: list[dict[str, object]] = []
     for name in models:
         start = time.perf_counter()
-        predicted = MODELS[name](y[known], t[known], x[known], x, seed)
+        predicted = MODELS[name](y[measured], t[measured], x[measured], x, seed)
         seconds = time.perf_counter() - start
         scores = (predicted - truth) ** 2 + truth * (1 - truth)  # of a real outcome the truth is 0 or 1
         outside = float(((predicted < 0) | (predicted > 1)).mean())
         gap = np.nan if surface == "real" else float(np.diff(predicted - truth).mean())
-        brier = float(np.nanmean(scores[rest], axis=0).mean())
+        brier = float(np.nanmean(scores[unmeasured], axis=0).mean())
         rows.append(
             {"data": f"{data}, {surface}", "labels": labels, "seed": seed, "model": name, "brier": brier}
             | {"outside": outside, "average_effect_off": gap, "seconds": seconds}
@@ -142,13 +142,13 @@ def one(data: str, surface: str, seed: int, labels: int, models: list[str]) -> l
 def run(choose: bool, seeds: int, models: list[str], jobs: int) -> pd.DataFrame:
     tables, first = (CHOSEN_ON, 0) if choose else (REPORTED_ON, 100)
     trials = [(d, s, first + k, n) for n in reversed(LABELS) for d, s in tables for k in range(seeds)]
-    found = Parallel(n_jobs=jobs)(delayed(one)(*trial, models) for trial in trials)
-    return pd.DataFrame([row for rows in found for row in rows])
+    results = Parallel(n_jobs=jobs)(delayed(one)(*trial, models) for trial in trials)
+    return pd.DataFrame([row for rows in results for row in rows])
 
 
-def markdown(found: pd.DataFrame) -> str:
+def markdown(table: pd.DataFrame) -> str:
     """Return Brier scores in thousandths, and the difference of ``auto`` and arm means with its standard error."""
-    models = [name for name in MODELS if name in set(found["model"])]
+    models = [name for name in MODELS if name in set(table["model"])]
     header = [
         "data",
         "labels",
@@ -158,7 +158,7 @@ def markdown(found: pd.DataFrame) -> str:
         "its average effect off by",
     ]
     lines = [f"| {' | '.join(header)} |", "| --- " * len(header) + "|"]
-    for (data, labels), rows in found.groupby(["data", "labels"], sort=False):
+    for (data, labels), rows in table.groupby(["data", "labels"], sort=False):
         wide = 1000 * rows.pivot(index="seed", columns="model", values="brier")
         ahead, auto = wide["auto"] - wide["arm means"], rows[rows["model"] == "auto"]
         error = ahead.std() / np.sqrt(len(ahead))
@@ -178,12 +178,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     if not options.table:
-        found = run(options.choose, options.seeds, options.models, options.jobs)
+        table = run(options.choose, options.seeds, options.models, options.jobs)
         if options.choose:
-            print(markdown(found))
+            print(markdown(table))
             return
         RESULT.parent.mkdir(parents=True, exist_ok=True)
-        found.drop(columns="seconds").round(5).to_csv(RESULT, index=False)
+        table.drop(columns="seconds").round(5).to_csv(RESULT, index=False)
     print(markdown(pd.read_csv(RESULT)))
 
 

@@ -28,11 +28,11 @@ def table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def main() -> None:
     one = datasets.load("synthetic", seed=0).pool
     tables = {1: (one.x, one.t, one.y), COVARIATES: table()}
-    print("| model | covariates | labels alone, s | joint beliefs, s | ratio | apart |\n|---|---|---|---|---|---|")
+    print("| model | covariates | labels alone, s | joint beliefs, s | ratio | largest difference |\n|---|---|---|---|---|---|")
     for covariates, (x, t, y) in tables.items():
-        known = np.random.default_rng(1).choice(len(x), LABELS, replace=False)
+        measured = np.random.default_rng(1).choice(len(x), LABELS, replace=False)
         for name in ("gp", "index", "due", "auto"):
-            model = models.load(name, random_state=0).fit(y[known], t[known], X=x[known], pool=x)
+            model = models.load(name, random_state=0).fit(y[measured], t[measured], X=x[measured], pool=x)
             model.posterior(x[:2])  # joint beliefs need sites, worked out once
             if model.cross_belief(x[:2]) is None:
                 print(f"| {name} | {covariates} | sites tell all | | | |")
@@ -40,15 +40,15 @@ def main() -> None:
             seconds: dict[bool, list[float]] = {True: [], False: []}
             scores = {}
             for _ in range(TURNS):
-                for linked in (True, False):
-                    cross_belief = model.cross_belief if linked else (lambda *_: None)
+                for with_cross_belief in (True, False):
+                    cross_belief = model.cross_belief if with_cross_belief else (lambda *_: None)
                     with patch.object(type(model), "cross_belief", lambda self, z, f=cross_belief: f(z)), one_thread():
                         started = perf_counter()
-                        scores[linked] = pools.score_pool(model, pools.MemoryPool(x, t), "tau-vr")
-                        seconds[linked].append(perf_counter() - started)
-            fast, slow = (float(np.median(seconds[linked])) for linked in (True, False))
-            apart = np.abs(scores[True] - scores[False]).max()
-            print(f"| {name} | {covariates} | {fast:.2f} | {slow:.2f} | {slow / fast:.1f} | {apart:.2g} |")
+                        scores[with_cross_belief] = pools.score_pool(model, pools.MemoryPool(x, t), "tau-vr")
+                        seconds[with_cross_belief].append(perf_counter() - started)
+            fast, slow = (float(np.median(seconds[with_cross_belief])) for with_cross_belief in (True, False))
+            largest_difference = np.abs(scores[True] - scores[False]).max()
+            print(f"| {name} | {covariates} | {fast:.2f} | {slow:.2f} | {slow / fast:.1f} | {largest_difference:.2g} |")
 
 
 if __name__ == "__main__":

@@ -139,11 +139,11 @@ def one(kernel: str, seed: int) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    known = pd.read_csv(RESULT) if RESULT.exists() else pd.DataFrame({"kernel": [], "seed": []})
-    done = set(zip(known["kernel"], known["seed"], strict=True))
+    previous = pd.read_csv(RESULT) if RESULT.exists() else pd.DataFrame({"kernel": [], "seed": []})
+    done = set(zip(previous["kernel"], previous["seed"], strict=True))
     jobs = (delayed(one)(kernel, seed) for kernel in KERNELS for seed in SEEDS if (kernel, seed) not in done)
-    found = pd.DataFrame([row for rows in Parallel(n_jobs=2)(jobs) for row in rows])
-    table = pd.concat([known, found.round(4)], ignore_index=True)
+    new_rows = pd.DataFrame([row for rows in Parallel(n_jobs=2)(jobs) for row in rows])
+    table = pd.concat([previous, new_rows.round(4)], ignore_index=True)
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(RESULT, index=False)
     summary = table.groupby(["study", "kernel"], sort=False)[["pehe", "coverage95"]].agg(["mean", "median"])

@@ -30,10 +30,10 @@ from causalbald.models._sites import Single, Sites
 from causalbald.selection import select_greedy
 
 RESULTS = Path(__file__).parent.parent / "results" / "gp" / "known_hyperparameters.csv"
-DATASETS, SEEDS, STEPS, MANY = ("synthetic", "synthetic-bimodal"), range(1000, 1008), (5, 10, 15, 20, 30), 1500
+DATASETS, SEEDS, STEPS, MANY_LABELS = ("synthetic", "synthetic-bimodal"), range(1000, 1008), (5, 10, 15, 20, 30), 1500
 ERRORS = ["learned", "known", "planned", "expected", "form"]
-_MATTER = 1000  # units of the test split that stand for all when labels are planned
-_SITES = 256
+TARGET_UNITS = 1000  # units of the test split that stand for all when labels are planned
+SITES = 256
 
 
 def informed_errors(model: GaussianProcess, benchmark: datasets.Benchmark, rows: np.ndarray) -> tuple[float, float]:
@@ -47,14 +47,14 @@ def informed_errors(model: GaussianProcess, benchmark: datasets.Benchmark, rows:
 def planned(model: GaussianProcess, benchmark: datasets.Benchmark, warm_start: np.ndarray, size: int) -> np.ndarray:
     """Return the warm start and after it ``size`` units chosen one by one, with known hyper-parameters."""
     pool, test, h = benchmark.pool, benchmark.test, model.hyperparameters_
-    every = model._standardise(np.concatenate([pool.x, test.x[:_MATTER]]))
-    extra = torch.linspace(float(every.min()), float(every.max()), _SITES, dtype=every.dtype)[:, None]
+    every = model._standardise(np.concatenate([pool.x, test.x[:TARGET_UNITS]]))
+    extra = torch.linspace(float(every.min()), float(every.max()), SITES, dtype=every.dtype)[:, None]
     x, arm = every[warm_start], torch.as_tensor(pool.t[warm_start])
     core = torch.arange(len(warm_start))
     sites = Sites.after_labels(h, x, arm, _outcomes(model, pool, warm_start), core, extra)
     chosen = select_greedy(
         sites.posterior(h, every, joint=True),
-        np.concatenate([pool.t, np.zeros(_MATTER, dtype=np.intp)]),
+        np.concatenate([pool.t, np.zeros(TARGET_UNITS, dtype=np.intp)]),
         "tau-vr",
         size,
         excluded=[*warm_start, *range(len(pool), len(every))],
@@ -92,15 +92,20 @@ def one_study(dataset: str, seed: int) -> pd.DataFrame:
     benchmark = datasets.load(dataset, seed)
     pool, options = benchmark.pool, {"warm_start": 10, "batch_size": 10, "steps": max(STEPS), "batch": "greedy"}
     learned = run_trial(benchmark, model="gp", acquisition="mu-rho-bald", seed=seed, **options)  # type: ignore[arg-type]
-    many = np.random.default_rng(0).permutation(len(pool))[:MANY]
+    many = np.random.default_rng(0).permutation(len(pool))[:MANY_LABELS]
     informed = GaussianProcess(random_state=seed).fit(pool.y[many], pool.t[many], X=pool.x[many], pool=pool.x)
     bought = np.fromiter(chain.from_iterable(learned.attrs["acquired"]), dtype=np.intp)
     plan = planned(informed, benchmark, bought[:10], 10 * max(STEPS))
     form, rows = form_error(benchmark), []
     for step in STEPS:
         n = 10 + 10 * step
-        known, _ = informed_errors(informed, benchmark, bought[:n])
-        errors = (learned["pehe"][step], known, *informed_errors(informed, benchmark, plan[:n]), form / np.sqrt(n))
+        known_error, _ = informed_errors(informed, benchmark, bought[:n])
+        errors = (
+            learned["pehe"][step],
+            known_error,
+            *informed_errors(informed, benchmark, plan[:n]),
+            form / np.sqrt(n),
+        )
         rows.append((dataset, seed, n, *(round(e, 4) for e in errors)))
     return pd.DataFrame(rows, columns=["data", "seed", "labels", *ERRORS])
 

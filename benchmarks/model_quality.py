@@ -53,10 +53,10 @@ def make(model: str, dataset: str, seed: int) -> CateEstimator:
 def run(dataset: str, labels: int, model: str, track: str, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     data = datasets.load(dataset, seed)
-    known = data.pool.take(np.random.default_rng(seed).permutation(len(data.pool))[:labels])
+    measured = data.pool.take(np.random.default_rng(seed).permutation(len(data.pool))[:labels])
     v, test = data.validation, data.test
     fitted = make(model, dataset, seed).fit(
-        known.y, known.t, X=known.x, pool=data.pool.x, validation=(v.y, v.t, v.x) if track == "paper" else None
+        measured.y, measured.t, X=measured.x, pool=data.pool.x, validation=(v.y, v.t, v.x) if track == "paper" else None
     )
     lower, upper = fitted.effect_interval(test.x)
     inside = np.ones(len(test), bool) if test.propensity is None else abs(test.propensity - 0.5) <= 0.4

@@ -45,28 +45,28 @@ def resume(path: Path, keys: list[tuple[Any, ...]], run: Callable[..., dict[str,
     return pd.read_csv(path)
 
 
-def labelled(dataset: str, labels: int, seed: int) -> tuple[datasets.Benchmark, Split]:
+def measured_units(dataset: str, labels: int, seed: int) -> tuple[datasets.Benchmark, Split]:
     data = datasets.load(dataset, seed)
     return data, data.pool.take(np.random.default_rng(seed).permutation(len(data.pool))[:labels])
 
 
-def fit(model: CateEstimator, data: datasets.Benchmark, known: Split, *, free: bool) -> tuple[float, float]:
+def fit(model: CateEstimator, data: datasets.Benchmark, measured: Split, *, free: bool) -> tuple[float, float]:
     """Return seconds of the fit and the error on the test split."""
     v = data.validation
     started = perf_counter()
-    model.fit(known.y, known.t, X=known.x, pool=data.pool.x, validation=(v.y, v.t, v.x) if free else None)
+    model.fit(measured.y, measured.t, X=measured.x, pool=data.pool.x, validation=(v.y, v.t, v.x) if free else None)
     seconds = perf_counter() - started
     return seconds, metrics.sqrt_pehe(model.effect(data.test.x), data.test.effect)
 
 
 def against_peer(dataset: str, labels: int, seed: int) -> dict[str, Any]:
-    data, known = labelled(dataset, labels, seed)
+    data, measured = measured_units(dataset, labels, seed)
     row: dict[str, Any] = {}
     for track in ("paper", "paid"):
         model = DeepKernelGP.preset(dataset, random_state=seed)
-        row[f"seconds_{track}"], row[f"pehe_{track}"] = fit(model, data, known, free=track == "paper")
+        row[f"seconds_{track}"], row[f"pehe_{track}"] = fit(model, data, measured, free=track == "paper")
     started = perf_counter()
-    peer = Peer(SETTINGS[dataset], seed).fit(known, data.validation)
+    peer = Peer(SETTINGS[dataset], seed).fit(measured, data.validation)
     row |= {
         "seconds_peer": perf_counter() - started,
         "steps_peer": peer.steps,
@@ -77,10 +77,10 @@ def against_peer(dataset: str, labels: int, seed: int) -> dict[str, Any]:
 
 
 def at_once(dataset: str, labels: int, seed: int) -> dict[str, Any]:
-    data, known = labelled(dataset, labels, seed)
+    data, measured = measured_units(dataset, labels, seed)
     model = TarnetEnsemble.preset(dataset, random_state=seed)
-    seconds, error = fit(model, data, known, free=False)
-    bought, _ = model._prepare(LabelSet(known.y, known.t, known.x), data.pool.x, None)
+    seconds, error = fit(model, data, measured, free=False)
+    bought, _ = model._prepare(LabelSet(measured.y, measured.t, measured.x), data.pool.x, None)
     study = model._member_labels(bought, None, 5)
     started = perf_counter()
     for m in range(5):
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     out = parser.parse_args().out
     torch.set_num_threads(1)
-    fit(DeepKernelGP(max_epochs=1), *labelled("synthetic", 50, 0), free=False)  # the first fit loads libraries
+    fit(DeepKernelGP(max_epochs=1), *measured_units("synthetic", 50, 0), free=False)  # the first fit loads libraries
     table = resume(out / "speed.csv", [(d, n, s) for d, n, seeds in FITS for s in range(seeds)], against_peer)
     for (dataset, labels), rows in table.groupby(["dataset", "labels"], sort=False):
         peer = rows[["ms_per_step", "steps_peer", "seconds_peer", "pehe_peer"]].mean()

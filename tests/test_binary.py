@@ -94,12 +94,12 @@ def test_arm_means_by_hand() -> None:
 def test_a_density_of_two_values_is_their_probability() -> None:
     risk = np.array([[0.2, 0.7], [0.9, 0.1], [-3.0, 0.5], [0.4, 7.0]])
     t, y = np.array([0, 1, 0, 1]), np.array([1.0, 0.0, 1.0, 0.0])
-    own = np.clip(risk[np.arange(4), t], 0.005, 0.995)
+    clipped_risk = np.clip(risk[np.arange(4), t], 0.005, 0.995)
     for low, high in ((0.0, 1.0), (1.0, 2.0), (-4.0, 6.0)):
         scale = high - low
         belief = Posterior(low + scale * risk, NOTHING, np.zeros(()), np.full(2, 1e-9), limits=(low, high))
-        found = _log_densities([belief], LabelSet(low + scale * y, t, np.zeros((4, 1))))[:, 0]
-        np.testing.assert_allclose(found, stats.bernoulli(own).logpmf(y), rtol=1e-9)
+        log_densities = _log_densities([belief], LabelSet(low + scale * y, t, np.zeros((4, 1))))[:, 0]
+        np.testing.assert_allclose(log_densities, stats.bernoulli(clipped_risk).logpmf(y), rtol=1e-9)
 
 
 def test_arm_means_leave_a_share_to_covariates() -> None:
@@ -153,17 +153,17 @@ def test_covariances_with_others_are_those_of_the_joint_belief(monkeypatch: pyte
     x, t = rng.normal(size=(60, 2)), np.arange(60) % 2
     y = (x[:, 0] + rng.normal(size=60) > 1).astype(float)
     model = AutoEstimator(folds=2).fit(y, t, X=x, pool=np.concatenate([x, 3 * x]))
-    others, here, own = 3 * x[:3], x[10:20], t[10:20]
-    tied = model.cross_belief(others)
-    assert tied is not None
-    factor = model.posterior(np.concatenate([here, others])).factor
-    joint = np.einsum("nr,jkr->njk", factor[np.arange(10), own], factor[10:])
-    found = tied(here)
+    other_units, units, treatment = 3 * x[:3], x[10:20], t[10:20]
+    cross_belief = model.cross_belief(other_units)
+    assert cross_belief is not None
+    factor = model.posterior(np.concatenate([units, other_units])).factor
+    joint = np.einsum("nr,jkr->njk", factor[np.arange(10), treatment], factor[10:])
+    cross = cross_belief(units)
     for arm in (0, 1):
-        np.testing.assert_allclose(found.covariance(slice(0, 10), own, arm), joint[..., arm], atol=1e-5)
+        np.testing.assert_allclose(cross.covariance(slice(0, 10), treatment, arm), joint[..., arm], atol=1e-5)
     effects = joint[..., 1] - joint[..., 0]
-    np.testing.assert_allclose(found.covariance(slice(0, 10), own, None), effects, atol=1e-5)
-    np.testing.assert_array_equal(found.belief.expected, model.posterior(here, joint=False).expected)
+    np.testing.assert_allclose(cross.covariance(slice(0, 10), treatment, None), effects, atol=1e-5)
+    np.testing.assert_array_equal(cross.belief.expected, model.posterior(units, joint=False).expected)
 
 
 def test_a_campaign_on_events_concludes_within_what_they_allow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,9 +38,11 @@ def test_people_with_a_rare_mark_do_not_take_over_batches() -> None:
     x[marked, 4 + np.arange(3 * marks) % marks] = 1.0
     t = rng.integers(0, 2, n)
     y = x[:, 0] + t * x[:, 1] + rng.normal(0, 0.5, n)
-    known = np.setdiff1d(rng.choice(n, size=100, replace=False), marked)
-    model = GaussianProcess().fit(y[known], t[known], X=x[known], pool=x)
-    left = np.setdiff1d(np.arange(n), known)
+    measured = np.setdiff1d(rng.choice(n, size=100, replace=False), marked)
+    model = GaussianProcess().fit(y[measured], t[measured], X=x[measured], pool=x)
+    unmeasured = np.setdiff1d(np.arange(n), measured)
     for name in ("mu-bald", "mu-rho-bald", "tau-bald"):
-        batch = pools.choose_batch(model, pools.MemoryPool(x, t), name, 20, available=left, rng=rng, batch="greedy")
+        batch = pools.choose_batch(
+            model, pools.MemoryPool(x, t), name, 20, available=unmeasured, rng=rng, batch="greedy"
+        )
         assert np.isin(batch, marked).sum() <= 6

@@ -81,9 +81,9 @@ def test_only_so_many_labels_are_compared_and_all_are_used(monkeypatch: pytest.M
     seen: list[int] = []
     fit = GaussianProcess._fit
 
-    def spy(self: GaussianProcess, data: object, *rest: object) -> None:
+    def spy(self: GaussianProcess, data: object, *arguments: object) -> None:
         seen.append(len(data.y))  # type: ignore[attr-defined]
-        fit(self, data, *rest)  # type: ignore[arg-type]
+        fit(self, data, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(GaussianProcess, "_fit", spy)
     y, t, x = study(120, 0)

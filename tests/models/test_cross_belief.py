@@ -25,8 +25,8 @@ def few_labels(model: Model) -> Model:
 def joint_covariance(belief: Posterior) -> Array:
     """Cov(mu_T(x_i), mu_a(x_j)) of units and others, (N, J, K)."""
     joint: Array = np.einsum("ir,jar->ija", belief.factor[UNITS, T[UNITS]], belief.factor[OTHERS])
-    same, there = np.nonzero(UNITS[:, None] == OTHERS[None, :])
-    joint[same, there] += belief.residual[UNITS, T[UNITS]][same]
+    same, other_rows = np.nonzero(UNITS[:, None] == OTHERS[None, :])
+    joint[same, other_rows] += belief.residual[UNITS, T[UNITS]][same]
     return joint
 
 
@@ -36,10 +36,12 @@ def check(model: CateEstimator, tolerance: float) -> None:
     joint, atol = joint_covariance(belief), tolerance * belief.variance.max()
     units = cross_belief(X[UNITS])
     for rows in (slice(None), slice(3, 7)):
-        there = units.covariance
+        covariance = units.covariance
         for arm in (0, 1):
-            np.testing.assert_allclose(there(rows, T[UNITS][rows], arm), joint[rows, :, arm], atol=atol)
-        np.testing.assert_allclose(there(rows, T[UNITS][rows], None), (joint[..., 1] - joint[..., 0])[rows], atol=atol)
+            np.testing.assert_allclose(covariance(rows, T[UNITS][rows], arm), joint[rows, :, arm], atol=atol)
+        np.testing.assert_allclose(
+            covariance(rows, T[UNITS][rows], None), (joint[..., 1] - joint[..., 0])[rows], atol=atol
+        )
     alone = model.posterior(X[UNITS], joint=False)
     np.testing.assert_array_equal(units.belief.mean, alone.mean)
     np.testing.assert_array_equal(units.belief.covariance, alone.covariance)

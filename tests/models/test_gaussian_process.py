@@ -85,16 +85,16 @@ def exact_posterior(model: GaussianProcess, y: Array, t: Any, x: Array, new: Arr
 
     target = torch.as_tensor((y - model.y_mean_) / model.y_scale_)
     peer = Peer(inputs(x, t), target, model).double().eval()
-    both = torch.cat([inputs(new, np.full(len(new), a)) for a in (0, 1)])
+    in_each_arm = torch.cat([inputs(new, np.full(len(new), a)) for a in (0, 1)])
     exact = (
         gpytorch.settings.fast_computations(False, False, False),
         gpytorch.settings.fast_pred_var(False),
         gpytorch.settings.skip_posterior_variances(False),
     )
     with torch.no_grad(), exact[0], exact[1], exact[2]:
-        found = peer(both)
-        mean = found.mean.numpy() * model.y_scale_ + model.y_mean_
-        return mean, found.covariance_matrix.numpy() * model.y_scale_**2
+        prediction = peer(in_each_arm)
+        mean = prediction.mean.numpy() * model.y_scale_ + model.y_mean_
+        return mean, prediction.covariance_matrix.numpy() * model.y_scale_**2
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 25])

@@ -50,8 +50,8 @@ class Case:
     def mean(self, free: Tensor) -> Tensor:
         h = self.prior.unpack(free)
         weights = torch.linalg.solve(self.covariance(free), self.y - h.means[self.arm])
-        found: Tensor = (h.by_arm(self.x, self.arm, self.z).mT @ weights).T + h.means
-        return found
+        means: Tensor = (h.by_arm(self.x, self.arm, self.z).mT @ weights).T + h.means
+        return means
 
     def slopes(self, function: object) -> list[Tensor]:
         """Return central differences of a function of the free parameters along each direction."""

@@ -55,12 +55,12 @@ class ArmMeans(CateEstimator):
 
     def cross_belief(self, X: Any) -> CrossBeliefOf:
         """Return a function from new units to their covariances with the units in ``X``: the arm's variance, or 0."""
-        others = len(self._check_new(X))
+        n_others = len(self._check_new(X))
 
         def at(x: AnyArray) -> CrossBelief:
             def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
                 sign = np.array([-1.0, 1.0]) if arm is None else np.eye(_ARMS)[arm]
-                return np.repeat((sign * self.variance_)[treatment][:, None], others, axis=1)
+                return np.repeat((sign * self.variance_)[treatment][:, None], n_others, axis=1)
 
             return CrossBelief(self._posterior(x, joint=False), covariance)
 

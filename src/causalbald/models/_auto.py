@@ -152,14 +152,14 @@ class AutoEstimator(CateEstimator):
             Takes checked covariates (N, D) of new units and returns their :class:`CrossBelief`. None if a model of the
             mixture returns None.
         """
-        others = self._check_new(X)
-        members = [member for model in self.models_ if (member := model.cross_belief(others)) is not None]
+        other_x = self._check_new(X)
+        members = [member for model in self.models_ if (member := model.cross_belief(other_x)) is not None]
         if len(members) < len(self.models_):
             return None
         if len(members) == 1:
             return members[0]
         weights = np.array([*self.weights_.values()])
-        other_beliefs = [self._limited(model.posterior(others, joint=False)) for model in self.models_]
+        other_beliefs = [self._limited(model.posterior(other_x, joint=False)) for model in self.models_]
         other_means = np.stack([belief.expected.T for belief in other_beliefs])  # (M, K, J)
 
         def at(x: AnyArray) -> CrossBelief:

@@ -49,26 +49,26 @@ class ProcessCrossBelief:
 class UnitCrossBelief:
     """Units x (N, D), and their kernel with the labels under each arm, (K, n, N)."""
 
-    others: ProcessCrossBelief
+    process_belief: ProcessCrossBelief
     x: Tensor
     kernel: Tensor
 
     def posterior(self) -> Posterior:
         """Return the belief about each unit by itself."""
-        return self.others.single.from_kernel(self.others.process, self.kernel)
+        return self.process_belief.single.from_kernel(self.process_belief.process, self.kernel)
 
     def covariance(self, rows: slice, treatment: Tensor, arm: int | None) -> Tensor:
         """Return Cov(mu_treatment(x_i), mu_arm(z_j)), (n, J), for the units in ``rows``, or with the effects of z.
 
         ``treatment`` (n,) are the arms of these units; ``arm`` None stands for the effects.
         """
-        h, z, x = self.others.process, self.others.z, self.x[rows]
+        h, z, x = self.process_belief.process, self.process_belief.z, self.x[rows]
         by_arm = self.kernel[..., rows]
         kernel = by_arm.gather(0, treatment.expand(1, *by_arm.shape[1:]))[0].T  # k_i in rows, (n, labels)
         if arm is None:
-            return h.with_effects(x, treatment, z).addmm_(kernel, self.others.solved_effects, alpha=-1)
+            return h.with_effects(x, treatment, z).addmm_(kernel, self.process_belief.solved_effects, alpha=-1)
         arms = torch.full((len(z),), arm)
-        return torch.addmm(h.kernel(x, treatment, z, arms), kernel, self.others.solved[arm], alpha=-1)
+        return torch.addmm(h.kernel(x, treatment, z, arms), kernel, self.process_belief.solved[arm], alpha=-1)
 
 
 def between_members(unit_means: Array, other_means: Array, weights: Array) -> Array:

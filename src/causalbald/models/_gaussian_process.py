@@ -192,9 +192,9 @@ class GaussianProcess(CateEstimator):
         """
         if len(self.joint_.x) < len(self.single_.x):
             return None
-        h, others = self.hyperparameters_, self._standardise(self._check_new(X))
-        process = ProcessCrossBelief.of(h, self.single_, others)
-        other_factor = None if self.tangent_ is None else self.tangent_.factor(h, others)  # (J, K, p)
+        h, other_x = self.hyperparameters_, self._standardise(self._check_new(X))
+        process = ProcessCrossBelief.of(h, self.single_, other_x)
+        other_factor = None if self.tangent_ is None else self.tangent_.factor(h, other_x)  # (J, K, p)
 
         def at(x: AnyArray) -> CrossBelief:
             units = process.at(self._standardise(x))
