@@ -88,6 +88,7 @@ def arm_means(y: np.ndarray, t: np.ndarray, x: np.ndarray, everyone: np.ndarray,
 
 
 def logistic(y: np.ndarray, t: np.ndarray, x: np.ndarray, everyone: np.ndarray, seed: int) -> np.ndarray:
+    """Return risks (N, 2) by a logistic regression per arm."""
     centre, scale = everyone.mean(axis=0), column_scale(everyone)
     predictions = np.empty((len(everyone), 2))
     for arm in (0, 1):
@@ -101,6 +102,8 @@ def logistic(y: np.ndarray, t: np.ndarray, x: np.ndarray, everyone: np.ndarray, 
 
 
 def fitted(name: str) -> Callable[..., np.ndarray]:
+    """Return a function that predicts risks (N, 2) by a model of this package."""
+
     def predict(y: np.ndarray, t: np.ndarray, x: np.ndarray, everyone: np.ndarray, seed: int) -> np.ndarray:
         model = models.load(name, random_state=seed).fit(y, t, X=x, pool=everyone)
         return model.posterior(everyone, joint=False).expected
@@ -112,6 +115,7 @@ MODELS = {"arm means": arm_means, "logistic": logistic, **{name: fitted(name) fo
 
 
 def one(data: str, surface: str, seed: int, labels: int, models: list[str]) -> list[dict[str, object]]:
+    """Return the scores of all models for one data set, surface, seed and number of labels."""
     torch.set_num_threads(1)
     x, t, real = people(data)
     rng = np.random.default_rng([seed, labels])
@@ -140,6 +144,7 @@ def one(data: str, surface: str, seed: int, labels: int, models: list[str]) -> l
 
 
 def run(choose: bool, seeds: int, models: list[str], jobs: int) -> pd.DataFrame:
+    """Return the scores of all trials."""
     tables, first = (CHOSEN_ON, 0) if choose else (REPORTED_ON, 100)
     trials = [(d, s, first + k, n) for n in reversed(LABELS) for d, s in tables for k in range(seeds)]
     results = Parallel(n_jobs=jobs)(delayed(one)(*trial, models) for trial in trials)

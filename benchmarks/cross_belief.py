@@ -28,7 +28,8 @@ def table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def main() -> None:
     one = datasets.load("synthetic", seed=0).pool
     tables = {1: (one.x, one.t, one.y), COVARIATES: table()}
-    print("| model | covariates | labels alone, s | joint beliefs, s | ratio | largest difference |\n|---|---|---|---|---|---|")
+    print("| model | covariates | labels alone, s | joint beliefs, s | ratio | largest difference |")
+    print("|---|---|---|---|---|---|")
     for covariates, (x, t, y) in tables.items():
         measured = np.random.default_rng(1).choice(len(x), LABELS, replace=False)
         for name in ("gp", "index", "due", "auto"):

@@ -25,6 +25,7 @@ def make_data(n: int, dimension: int) -> tuple[Any, Any, Any]:
 
 
 def seconds(function: Any, repeats: int) -> float:
+    """Return the mean seconds of a call."""
     started = perf_counter()
     for _ in range(repeats):
         function()
@@ -37,6 +38,7 @@ def evaluation_ratio(n: int, dimension: int, rounds: int = 5) -> tuple[float, fl
     prior = Prior(dimension)
 
     def ours() -> None:
+        """Compute value and gradient once, by this package."""
         free = torch.tensor(prior.centre, requires_grad=True)
         h = prior.unpack(free)
         value = log_evidence(h.kernel(x, t, x, t) + torch.diag(h.noise[t]), y - h.means[t])
@@ -48,6 +50,8 @@ def evaluation_ratio(n: int, dimension: int, rounds: int = 5) -> tuple[float, fl
         return base * arms
 
     class Peer(gpytorch.models.ExactGP):
+        """The same process in GPyTorch."""
+
         def __init__(self, inputs: Any, outcomes: Any, likelihood: Any) -> None:
             super().__init__(inputs, outcomes, likelihood)
             self.mean_module = gpytorch.means.ConstantMean()

@@ -35,6 +35,7 @@ class Wide(Prior):
 
     @property
     def centre(self) -> np.ndarray:
+        """Prior mean of the free parameters."""
         values = super().centre
         values[: 2 * self.dimension] -= 0.5
         values[-2:] = -2.0
@@ -42,6 +43,7 @@ class Wide(Prior):
 
     @property
     def spread(self) -> np.ndarray:
+        """Prior standard deviation of the free parameters."""
         values = super().spread
         values[: 2 * self.dimension] = 1.0
         values[-2:] = 2.0
@@ -71,6 +73,7 @@ class Free(Wide):
 
     @property
     def centre(self) -> np.ndarray:
+        """Prior mean of the free parameters."""
         values = super().centre
         values[-7:-4] = [1.0, 1.0, 0.5]
         return values
@@ -85,12 +88,14 @@ class Neutral(Wide):
 
     @property
     def centre(self) -> np.ndarray:
+        """Prior mean of the free parameters."""
         values = super().centre
         values[-6:-4] = 0.0
         return values
 
     @property
     def spread(self) -> np.ndarray:
+        """Prior standard deviation of the free parameters."""
         values = super().spread
         values[-6] = 1.0
         return values
@@ -112,6 +117,7 @@ def model(kernel: str, seed: int) -> GaussianProcess:
 
 
 def one(kernel: str, seed: int) -> list[dict[str, object]]:
+    """Return errors and coverages of one kernel and seed in all studies."""
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
     ihdp = datasets.load("ihdp", seed)

@@ -89,6 +89,7 @@ def _outcomes(model: GaussianProcess, pool: datasets.Split, rows: np.ndarray) ->
 
 
 def one_study(dataset: str, seed: int) -> pd.DataFrame:
+    """Return the five errors of one data set and seed, by number of labels."""
     benchmark = datasets.load(dataset, seed)
     pool, options = benchmark.pool, {"warm_start": 10, "batch_size": 10, "steps": max(STEPS), "batch": "greedy"}
     learned = run_trial(benchmark, model="gp", acquisition="mu-rho-bald", seed=seed, **options)  # type: ignore[arg-type]
@@ -121,6 +122,7 @@ def main() -> None:
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Return mean errors by data set and labels, with intervals."""
     rows = []
     for (data, labels), group in table.groupby(["data", "labels"]):
         mean, low, high = paired_interval((group["known"] - group["learned"]).to_numpy())

@@ -31,6 +31,7 @@ BATCH = 8
 
 
 def plan() -> list[tuple[Any, ...]]:
+    """Return all fits to do: data set, labels, model, track, seed."""
     tracks = [("gp", "paid"), ("index", "paid"), ("auto", "paid"), ("due", "paper"), ("due", "paid")]
     fits: list[tuple[Any, ...]] = [
         ("ihdp", n, model, track, seed) for model, track in tracks for n in (100, 200, 300) for seed in range(20)
@@ -43,6 +44,7 @@ def plan() -> list[tuple[Any, ...]]:
 
 
 def make(model: str, dataset: str, seed: int) -> CateEstimator:
+    """Return an unfitted model."""
     if model == "ensemble":
         return TarnetEnsemble.preset(dataset, random_state=seed)
     if "+" in model:
@@ -51,6 +53,7 @@ def make(model: str, dataset: str, seed: int) -> CateEstimator:
 
 
 def run(dataset: str, labels: int, model: str, track: str, seed: int) -> dict[str, Any]:
+    """Fit once and return the row of the table."""
     torch.set_num_threads(1)
     data = datasets.load(dataset, seed)
     measured = data.pool.take(np.random.default_rng(seed).permutation(len(data.pool))[:labels])

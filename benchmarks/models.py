@@ -60,6 +60,7 @@ def fit(model: CateEstimator, data: datasets.Benchmark, measured: Split, *, free
 
 
 def against_peer(dataset: str, labels: int, seed: int) -> dict[str, Any]:
+    """Return seconds and errors of `due` on both tracks and of the peer, for the same labels."""
     data, measured = measured_units(dataset, labels, seed)
     row: dict[str, Any] = {}
     for track in ("paper", "paid"):
@@ -77,6 +78,7 @@ def against_peer(dataset: str, labels: int, seed: int) -> dict[str, Any]:
 
 
 def at_once(dataset: str, labels: int, seed: int) -> dict[str, Any]:
+    """Return seconds of an ensemble's fit with all members at once, and one after another."""
     data, measured = measured_units(dataset, labels, seed)
     model = TarnetEnsemble.preset(dataset, random_state=seed)
     seconds, error = fit(model, data, measured, free=False)

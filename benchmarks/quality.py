@@ -23,6 +23,7 @@ SYNTHETIC = {"warm_start": 10, "batch_size": 10}
 def describe(
     study: str, seed: int, labels: int, effect: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> dict[str, object]:
+    """Return a row of the table."""
     return {
         "study": study,
         "seed": seed,
@@ -34,6 +35,7 @@ def describe(
 
 
 def ihdp(seed: int) -> list[dict[str, object]]:
+    """Return rows for random labels of IHDP."""
     b = datasets.load("ihdp", seed)
     rows = []
     for labels in (100, 200, 300):
@@ -44,6 +46,7 @@ def ihdp(seed: int) -> list[dict[str, object]]:
 
 
 def synthetic(seed: int, acquisition: str) -> list[dict[str, object]]:
+    """Return rows for labels that a simulated study bought, inside and outside overlap."""
     b = datasets.load("synthetic", seed)
     assert b.test.propensity is not None
     inside = (b.test.propensity >= 0.1) & (b.test.propensity <= 0.9)
@@ -69,6 +72,7 @@ def main() -> None:
 
 
 def markdown(table: pd.DataFrame) -> str:
+    """Return the table of the documentation, by study and labels."""
     lines = ["| study | labels | mean error | median error | coverage | mean width |", "| --- " * 6 + "|"]
     for name in table["study"].unique():
         for labels, rows in table[table["study"] == name].groupby("labels"):

@@ -125,6 +125,7 @@ class Registry(Generic[T]):
         return list(self._items)
 
     def __getitem__(self, name: str) -> T:
+        """Return the item of that name; UnknownNameError suggests a close name."""
         self._load_plugins()
         if name not in self._items:
             close = get_close_matches(str(name), self._items, n=1)

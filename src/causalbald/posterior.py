@@ -144,7 +144,18 @@ class Posterior(UnitMoments):
         return members[0]._derived(mean=mean, factor=factor, residual=residual, noise=noise, n_draws=draws)
 
     def take(self, positions: ArrayLike) -> Posterior:
-        """Return the belief about the units at ``positions``, distinct and in this order."""
+        """Return the belief about some of the units.
+
+        Parameters
+        ----------
+        positions : sequence of int
+            Distinct positions from 0 to N - 1.
+
+        Returns
+        -------
+        Posterior
+            Belief about these units, in the order of ``positions``.
+        """
         index = check_positions(positions, len(self))
         names = ("mean", "factor", "residual", "noise")
         return self._derived(**{name: getattr(self, name)[index] for name in names})
@@ -156,7 +167,18 @@ class Posterior(UnitMoments):
         return self._derived(residual=self.residual + factor @ factor.transpose(0, 2, 1))
 
     def rescaled(self, scale: float, shift: float) -> Posterior:
-        """Return the belief in another unit of the outcome: scale * outcome + shift."""
+        """Return the belief in another unit of the outcome.
+
+        Parameters
+        ----------
+        scale, shift : float
+            An outcome y becomes scale * y + shift.
+
+        Returns
+        -------
+        Posterior
+            Belief about the same units.
+        """
         return self._derived(
             mean=self.mean * scale + shift,
             factor=self.factor * scale,
@@ -171,10 +193,18 @@ class Posterior(UnitMoments):
         return np.inf if self.limits is None else self.limits[1] - self.limits[0]
 
     def quantile(self, alpha: float) -> float:
-        """Return how many standard deviations an interval with error probability ``alpha`` reaches to each side.
+        """Return how many standard deviations an interval reaches to each side.
 
-        It is a normal quantile for a closed form. With S draws the truth is taken as one draw more, and mean and spread
-        are estimates: Student's t with S - 1 degrees of freedom, times sqrt(1 + 1/S).
+        Parameters
+        ----------
+        alpha : float
+            Probability of error of the interval, between 0 and 1.
+
+        Returns
+        -------
+        float
+            A normal quantile for a closed form. With S draws the truth counts as one more draw, and mean and spread are
+            estimates: the quantile of Student's t with S - 1 degrees of freedom, times sqrt(1 + 1/S).
         """
         level = 1 - check_alpha(alpha) / 2
         if self.n_draws is None:
@@ -219,7 +249,20 @@ class Posterior(UnitMoments):
             )
 
     def draws(self, n: int, rng: np.random.Generator) -> Array:
-        """Return ``n`` joint draws of the expected outcomes of all units, (n, N, K)."""
+        """Return joint draws of the expected outcomes of all units.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        rng : numpy.random.Generator
+            Source of the random numbers.
+
+        Returns
+        -------
+        (n, N, K) array
+            Expected outcomes, with the probit link probabilities.
+        """
         units, arms, rank = self.factor.shape
         shared = rng.standard_normal((check_int(n, "n", low=1), rank))
         values = shared @ self.factor.reshape(units * arms, rank).T

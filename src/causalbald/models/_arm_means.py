@@ -58,6 +58,8 @@ class ArmMeans(CateEstimator):
         n_others = len(self._check_new(X))
 
         def at(x: AnyArray) -> CrossBelief:
+            """Return the cross-belief of units x (N, D)."""
+
             def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
                 sign = np.array([-1.0, 1.0]) if arm is None else np.eye(_ARMS)[arm]
                 return np.repeat((sign * self.variance_)[treatment][:, None], n_others, axis=1)

@@ -163,11 +163,13 @@ class AutoEstimator(CateEstimator):
         other_means = np.stack([belief.expected.T for belief in other_beliefs])  # (M, K, J)
 
         def at(x: AnyArray) -> CrossBelief:
+            """Return the cross-belief of units x (N, D)."""
             units = [member(x) for member in members]
             unit_means = np.stack([self._limited(unit.belief).expected.T for unit in units])  # (M, K, N)
 
             def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
                 # Cov = Σ_m w_m Cov_m, plus what the members' means differ by.
+                """Return covariances as :class:`CrossBelief` describes."""
                 means = unit_means[..., rows][:, treatment, np.arange(len(treatment))]
                 within = np.stack([unit.covariance(rows, treatment, arm) for unit in units])
                 return np.tensordot(weights, within, 1) + between_members(means, of_arm(other_means, arm), weights)

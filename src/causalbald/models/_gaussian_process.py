@@ -197,10 +197,12 @@ class GaussianProcess(CateEstimator):
         other_factor = None if self.tangent_ is None else self.tangent_.factor(h, other_x)  # (J, K, p)
 
         def at(x: AnyArray) -> CrossBelief:
+            """Return the cross-belief of units x (N, D)."""
             units = process.at(self._standardise(x))
             unit_factor = None if self.tangent_ is None else self.tangent_.factor(h, units.x)  # (N, K, p)
 
             def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
+                """Return covariances as :class:`CrossBelief` describes."""
                 t = torch.as_tensor(treatment, dtype=torch.long)
                 standardised = units.covariance(rows, t, arm)
                 if unit_factor is not None and other_factor is not None:
@@ -225,6 +227,7 @@ def _search(prior: Prior, log_likelihood: Callable[[Hyperparameters], Tensor], s
     shift, scale = torch.as_tensor(centre), torch.as_tensor(spread)
 
     def loss(values: Array) -> tuple[float, Array]:
+        """Return -log (likelihood * prior) up to a constant, and its gradient."""
         deviation = torch.tensor(values, requires_grad=True)
         value = 0.5 * deviation @ deviation - log_likelihood(prior.unpack(shift + scale * deviation))
         (gradient,) = torch.autograd.grad(value, deviation)

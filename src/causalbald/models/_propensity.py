@@ -124,6 +124,7 @@ class PropensityModel(BaseEstimator):
         return self.calibration_.of_probability(np.mean([m.predict_proba(x)[:, 1] for m in self.models_], axis=0))
 
     def _logistic(self) -> Any:
+        """Return an unfitted logistic regression on standardised covariates."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
@@ -131,6 +132,7 @@ class PropensityModel(BaseEstimator):
         return make_pipeline(StandardScaler(), LogisticRegression())
 
     def _trees(self) -> Any:
+        """Return an unfitted classifier of boosted trees."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         return HistGradientBoostingClassifier(
