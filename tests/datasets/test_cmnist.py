@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import inspect
 import math
 import shutil
 import socket
@@ -21,7 +22,7 @@ import pytest
 
 from causalbald import datasets
 from causalbald.datasets import Benchmark, DownloadError, Split, _download
-from causalbald.datasets._cmnist import read_digits
+from causalbald.datasets._cmnist import _shrunk_sizes, read_digits
 from causalbald.errors import CausalBaldError, InputError
 from tests.helpers.digits import write_idx, write_stand_in
 
@@ -104,13 +105,32 @@ def test_sizes_and_fraction(stand_in: Path) -> None:
     assert [len(p) for p in parts(small)] == [50, 20, 100]
     np.testing.assert_array_equal(whole.test.y, small.test.y)
     np.testing.assert_array_equal(whole.test.y, tenth.test.y)
+    # The training files have 400 images: more than the pool alone needs, and fewer than pool and validation together.
+    assert [len(p) for p in parts(load(pool=300, validation=300))] == [200, 200, 100]
+    assert [len(p) for p in parts(load(pool=380, validation=40))] == [362, 38, 100]
+    assert [len(p) for p in parts(load(pool=280, validation=120))] == [280, 120, 100]
+    assert _shrunk_sizes(1, 10_000, 60) == (1, 59), "nobody is left without a pool"
+    assert _shrunk_sizes(10_000, 1, 60) == (59, 1), "nor without a validation"
     digits = {image.tobytes() for p in (whole.pool, whole.validation) for image in p.x}
     assert len(digits) == 400, "pool and validation share images"
     train, _ = read_digits(stand_in.resolve())
     digit_of = {image.tobytes(): c for image, c in zip(train.images, train.digit, strict=True)}
-    kept = np.concatenate([tenth.pool.x, tenth.validation.x])
-    found = [digit_of[image.tobytes()] for image in (255 * (0.3081 * kept + 0.1307)).round().astype(np.uint8)]
-    np.testing.assert_array_equal(np.bincount(found), [round(0.1 * n) for n in np.bincount(train.digit)])
+    chosen = np.concatenate([tenth.pool.x, tenth.validation.x])
+    chosen_digits = [digit_of[image.tobytes()] for image in (255 * (0.3081 * chosen + 0.1307)).round().astype(np.uint8)]
+    np.testing.assert_array_equal(np.bincount(chosen_digits), [round(0.1 * n) for n in np.bincount(train.digit)])
+
+
+def test_defaults_are_those_of_the_paper() -> None:
+    defaults = {name: p.default for name, p in inspect.signature(datasets.cmnist).parameters.items()}
+    assert defaults == {
+        "seed": 0,
+        "data_dir": None,
+        "pool": 35_000,
+        "validation": 15_000,
+        "domain": 3.0,
+        "sigma": 1.0,
+        "fraction": 1.0,
+    }
 
 
 def test_take_keeps_the_latent_coordinate(stand_in: Path) -> None:

@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from causalbald import datasets
 from causalbald.datasets._ihdp import covariates
+from causalbald.datasets._synthetic import synthetic_bimodal
 from causalbald.errors import InputError
 from causalbald.testing import check_dataset
 from tests.helpers.digits import write_stand_in
@@ -84,6 +85,17 @@ def test_ihdp_is_the_published_table() -> None:
     np.testing.assert_allclose(x[:, :6].std(axis=0), 1)
     for name, column in zip(names[6:], x.T[6:], strict=True):
         assert set(np.unique(column)) == ({1, 2} if name == "first" else {0, 1}), name
+
+
+def test_ihdp_cannot_be_changed_by_one_caller_for_all() -> None:
+    for shared in covariates()[:2]:
+        with pytest.raises(ValueError, match="read-only"):
+            shared[0] = 7
+
+
+@pytest.mark.parametrize("make", [datasets.ihdp, datasets.ihdp_cov, datasets.synthetic, synthetic_bimodal])
+def test_the_default_seed_is_0(make: Any) -> None:
+    np.testing.assert_array_equal(make().test.y, make(0).test.y)
 
 
 def test_ihdp_outcomes_are_hills_surface_b() -> None:
