@@ -134,8 +134,8 @@ def test_a_batch_from_a_pool_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     STUDY.drop(columns=["name", "cd4"]).to_parquet("pool.parquet", index=False)
     Path("pool.parquet").chmod(0o600)
     STUDY[["patient", "cd4"]].head(20).to_csv("results.csv", index=False)
-    given = ["pool.parquet", "--measured", "results.csv", *ROLES]
-    for arguments in (["choose", *given, "-n", "5", "-o", "batch.csv"], ["score", *given, "-o", "scores.parquet"]):
+    options = ["pool.parquet", "--measured", "results.csv", *ROLES]
+    for arguments in (["choose", *options, "-n", "5", "-o", "batch.csv"], ["score", *options, "-o", "scores.parquet"]):
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert result.exit_code == 0, result.output
         assert mode(arguments[-1]) == 0o600

@@ -84,8 +84,8 @@ def test_whatever_was_typed_into_an_output_stays(
     with pytest.raises(InputError, match="was changed while this command ran"):
         run(*call)
     assert Path(file).read_text() == "typed"
-    kept = Path(file).with_stem("out-2")
-    assert len(kept.read_bytes()) == pytest.approx(len(expected), rel=0.01)
+    other_name = Path(file).with_stem("out-2")
+    assert len(other_name.read_bytes()) == pytest.approx(len(expected), rel=0.01)
 
 
 def test_a_file_that_appears_meanwhile_stays_and_one_that_goes_does_not_matter(tmp_path: Path) -> None:

@@ -133,32 +133,32 @@ def test_an_id_with_one_meaning_is_told_however_it_is_written(tmp_path: Path, he
 def test_a_batch_of_a_pool_on_disk_goes_to_the_right_people(tmp_path: Path) -> None:
     odd = [i for i in ODD if i != "-1"]
     pool = open_pool(write(tmp_path / "pool.parquet", changed(person=[*odd, *PEOPLE["person"][len(odd) :]])))
-    known = results().assign(person=pool.files.take(WHO, ["person"])["person"].to_pylist())
-    batch = ParquetRound(pool, known, outcome="outcome", model=small()).choose(5)
+    measured = results().assign(person=pool.files.take(WHO, ["person"])["person"].to_pylist())
+    batch = ParquetRound(pool, measured, outcome="outcome", model=small()).choose(5)
     people = pool.people(np.arange(len(odd)))
     rows = pa.concat_tables([batch.slice(k % 5, 1) for k in range(len(odd))]).drop_columns(batch.column_names[:2])
     for name in reversed(people.column_names):
         rows = rows.add_column(0, name, people[name])
     rows = rows.append_column("outcome", pa.array([None] * len(odd), pa.float64()))
     write_table(rows, tmp_path / "batch.csv")
-    others = known[~known["person"].isin(odd)]
-    again = ParquetRound(pool, [others, tmp_path / "batch.csv"], outcome="outcome", model=small())
+    typical = measured[~measured["person"].isin(odd)]
+    again = ParquetRound(pool, [typical, tmp_path / "batch.csv"], outcome="outcome", model=small())
     assert set(range(len(odd))) <= set(again.pending.tolist())
     (tmp_path / "short.csv").write_text("person,outcome\n'=10,\n")
     with pytest.raises(InputError, match=r"short\.csv: id \"'=10\" may mean '=10'"):
-        ParquetRound(pool, [others, tmp_path / "short.csv"], outcome="outcome", model=small())
+        ParquetRound(pool, [typical, tmp_path / "short.csv"], outcome="outcome", model=small())
 
 
 def test_categories_that_a_spreadsheet_would_run_are_known_to_predict(tmp_path: Path) -> None:
     table = pool_of(STUDY).assign(sex=np.where(STUDY["sex"] == "f", "=f", "m"))
     campaign = Campaign.create(MemoryStorage(), table, **OPTIONS)
     campaign.tell(STUDY.rename(columns={"truth_y": "cd4"})[["patient", "cd4"]])
-    others = table.head(20).assign(patient=[*ODD, *"abcde"])
-    expected = campaign.predict(others)
-    write_table(read_table(others).data, tmp_path / "others.csv")
+    typical = table.head(20).assign(patient=[*ODD, *"abcde"])
+    expected = campaign.predict(typical)
+    write_table(read_table(typical).data, tmp_path / "others.csv")
     assert "'=f" in (tmp_path / "others.csv").read_text()
     pd.testing.assert_frame_equal(campaign.predict(tmp_path / "others.csv"), expected)
     # As pandas reads that file, and as somebody may have written one of their own.
-    pd.testing.assert_frame_equal(campaign.predict(others.assign(sex=others["sex"].map(safe_cell))), expected)
-    others.to_csv(tmp_path / "own.csv", index=False, quoting=csv.QUOTE_ALL)
+    pd.testing.assert_frame_equal(campaign.predict(typical.assign(sex=typical["sex"].map(safe_cell))), expected)
+    typical.to_csv(tmp_path / "own.csv", index=False, quoting=csv.QUOTE_ALL)
     pd.testing.assert_frame_equal(campaign.predict(tmp_path / "own.csv"), expected)

@@ -111,19 +111,19 @@ def test_new_shows_what_it_found_before_it_creates_anything(folder: Path) -> Non
 
 
 def test_new_as_json(folder: Path) -> None:
-    found = json.loads(
+    shown = json.loads(
         run("new", "other.db", *NEW, "--numeric", "race", "--covariate", "age", "--better", "lower", "--json")
     )
-    assert found["units"] == 60
-    assert [arm["arm"] for arm in found["arms"]] == ["placebo", "drug"]
-    assert sum(arm["units"] for arm in found["arms"]) == 60
-    assert {arm["outside_support"] for arm in found["arms"]} <= set(range(61))
-    assert found["support_band"] == list(support_band(found["arms"][1]["units"] / 60))
-    assert [c["column"] for c in found["columns"]] == ["age", "race"]
-    assert [b["covariate"] for b in found["balance"]] == ["age", "race"]
-    assert 0.5 <= found["auc"] <= 1
-    assert found["questions"] == []
-    assert found["settings"]["better"] == "lower"
+    assert shown["units"] == 60
+    assert [arm["arm"] for arm in shown["arms"]] == ["placebo", "drug"]
+    assert sum(arm["units"] for arm in shown["arms"]) == 60
+    assert {arm["outside_support"] for arm in shown["arms"]} <= set(range(61))
+    assert shown["support_band"] == list(support_band(shown["arms"][1]["units"] / 60))
+    assert [c["column"] for c in shown["columns"]] == ["age", "race"]
+    assert [b["covariate"] for b in shown["balance"]] == ["age", "race"]
+    assert 0.5 <= shown["auc"] <= 1
+    assert shown["questions"] == []
+    assert shown["settings"]["better"] == "lower"
     assert Campaign("other.db").settings.better == "lower"
 
 
@@ -165,10 +165,10 @@ def test_a_batch_is_a_form_to_fill_in(folder: Path) -> None:
     assert rows(run("pending", "study.db")) == rows(Path("second.csv").read_text())
     assert run("pending", "study.db", "-o", "again.parquet") == ""
     assert pd.read_parquet("again.parquet")["patient"].tolist() == form["patient"].tolist()
-    found = json.loads(run("pending", "study.db", "--json"))
-    assert "cd4" not in found[0]
-    assert isinstance(found[0]["patient"], int)
-    assert found[0]["probability"] is None
+    picks = json.loads(run("pending", "study.db", "--json"))
+    assert "cd4" not in picks[0]
+    assert isinstance(picks[0]["patient"], int)
+    assert picks[0]["probability"] is None
 
 
 def test_a_form_that_was_filled_in_and_not_told_is_not_lost(folder: Path) -> None:
@@ -254,8 +254,8 @@ def test_a_pool_in_excel_may_have_a_number_among_words(folder: Path) -> None:
     pool = pd.read_csv("patients.csv").astype({"sex": object})
     pool.loc[0, "sex"] = 7
     pool.to_excel("patients.xlsx", index=False)
-    found = json.loads(run("new", "other.db", "--pool", "patients.xlsx", *ROLES, "--json"))
-    assert next(c["note"] for c in found["columns"] if c["column"] == "sex").startswith("3 categories")
+    shown = json.loads(run("new", "other.db", "--pool", "patients.xlsx", *ROLES, "--json"))
+    assert next(c["note"] for c in shown["columns"] if c["column"] == "sex").startswith("3 categories")
 
 
 def test_a_batch_smaller_than_asked_for_says_why(folder: Path) -> None:
@@ -276,8 +276,8 @@ def test_a_dry_run_changes_nothing(folder: Path) -> None:
 def test_money(folder: Path) -> None:
     batch = rows(run("ask", "study.db", "--budget", "200"))
     assert 0 < sum(float(r["price"]) for r in batch) <= 200
-    found = json.loads(run("status", "study.db", "--json"))
-    assert found["left"] == 5000 - found["spent"]
+    standing = json.loads(run("status", "study.db", "--json"))
+    assert standing["left"] == 5000 - standing["spent"]
 
 
 @pytest.mark.parametrize(
@@ -347,9 +347,9 @@ def test_status_and_columns_as_csv_and_json(folder: Path) -> None:
     assert status["measured"]["all"] == "12"
     assert int(status["all"]["drug"]) + int(status["all"]["placebo"]) == 60
     assert "Who is pending: causalbald campaign pending study.db" in said("status", "study.db")
-    found = {r["column"]: r for r in rows(run("columns", "study.db"))}
-    assert found["sex"]["kind"] == "categorical"
-    assert json.loads(run("columns", "study.db", "--json"))[1]["levels"] == found["sex"]["categories"].split(", ")
+    covariates = {r["column"]: r for r in rows(run("columns", "study.db"))}
+    assert covariates["sex"]["kind"] == "categorical"
+    assert json.loads(run("columns", "study.db", "--json"))[1]["levels"] == covariates["sex"]["categories"].split(", ")
 
 
 def test_conclusions(folder: Path) -> None:
@@ -384,9 +384,9 @@ def test_a_report(folder: Path) -> None:
 
 def test_a_simulation_before_anything_is_spent(folder: Path) -> None:
     short = [*shlex.split(EXAMPLES["simulate"][0]), "--seeds", "2"]
-    found = json.loads(run(*short, "--workers", "1", "-o", "fits.csv", "--json"))
-    assert found["paid"] == 50
-    assert isinstance(found["helps"], bool)
+    summary = json.loads(run(*short, "--workers", "1", "-o", "fits.csv", "--json"))
+    assert summary["paid"] == 50
+    assert isinstance(summary["helps"], bool)
     fits = pd.read_csv("fits.csv")
     assert tuple(fits) == _campaign_simulate.FIT_COLUMNS
     assert fits.groupby(["acquisition", "seed"]).size().tolist() == [5] * 4
@@ -395,11 +395,3 @@ def test_a_simulation_before_anything_is_spent(folder: Path) -> None:
     assert [r["chosen"] for r in rows(result.stdout)] == ["at random", "by 'default'"]
     assert "spent" in result.stdout
     assert "Outcomes were simulated" in result.stderr
-
-
-def test_an_export_gives_the_same_next_batch_elsewhere(folder: Path) -> None:
-    run("export", "study.db", "-o", "export.jsonl")
-    run("import", "copy.db", "export.jsonl")
-    assert run("ask", "copy.db", "-n", "4") == run("ask", "study.db", "-n", "4")
-    with pytest.raises(StorageError, match="exists already"):
-        run("import", "copy.db", "export.jsonl")

@@ -18,7 +18,7 @@ from rich.console import Console
 from causalbald.campaign import Campaign
 from causalbald.cli import _app as program_module
 from causalbald.cli import _output
-from causalbald.errors import InputError
+from causalbald.errors import InputError, StorageError
 from tests.helpers.cli_campaigns import NEW, ROLES, STUDY, call_main, finished_study, run, work_on_copy, write_patients
 
 NAMES = ["=1+1", '<b>&"bold"</b>', "two\nlines", "😀", "[red]x[/red]", ":smile:", "o'hara", "\x1b[31mred"]
@@ -161,6 +161,14 @@ def test_mistakes_are_one_line_with_the_remedy(
     assert printed.err.count("\n") == 1
     assert remedy in printed.err
     assert Path("study.db").read_bytes() == before
+
+
+def test_an_export_gives_the_same_next_batch_elsewhere(folder: Path) -> None:
+    run("export", "study.db", "-o", "export.jsonl")
+    run("import", "copy.db", "export.jsonl")
+    assert run("ask", "copy.db", "-n", "4") == run("ask", "study.db", "-n", "4")
+    with pytest.raises(StorageError, match="exists already"):
+        run("import", "copy.db", "export.jsonl")
 
 
 def test_a_wrong_option_is_wrong_usage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

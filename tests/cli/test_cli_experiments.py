@@ -87,9 +87,9 @@ def test_table_in_all_formats(folder: str) -> None:
 
 
 def test_table_of_some_seeds(folder: str) -> None:
-    one, both = (json.loads(run("table", folder, "--json", *some)[0]) for some in (["--seeds", "1"], []))
+    one, all_seeds = (json.loads(run("table", folder, "--json", *some)[0]) for some in (["--seeds", "1"], []))
     assert [row["seeds"] for row in one] == [1, 1]
-    assert one[0]["mean"] != both[0]["mean"]
+    assert one[0]["mean"] != all_seeds[0]["mean"]
     with pytest.raises(CausalBaldError, match="no trials with seeds 2-9"):
         CliRunner().invoke(app, ["table", folder, "--seeds", "2-9"], catch_exceptions=False)
 
@@ -104,14 +104,14 @@ def test_packed_results_read_the_same(folder: str, tmp_path: Path) -> None:
 
 
 def test_trials_of_several_folders_count_once(folder: str, tmp_path: Path) -> None:
-    both, other = tmp_path / "both", tmp_path / "other"
-    shutil.copytree(folder, both)
+    joint, second = tmp_path / "both", tmp_path / "other"
+    shutil.copytree(folder, joint)
     spec = str(Path(folder).parent / "spec.toml")
-    run("run", spec, "--seeds", "1-2", "--acquisition", "random", "--out", str(other), "--workers", "1")
-    together = run("table", folder, str(other), "--csv")[0]
-    run("run", spec, "--seeds", "0-2", "--acquisition", "random", "--out", str(both), "--workers", "1")
-    assert together == run("table", str(both), "--csv")[0]
-    assert [row["seeds"] for row in json.loads(run("table", folder, str(other), "--json")[0])] == [3, 2]
+    run("run", spec, "--seeds", "1-2", "--acquisition", "random", "--out", str(second), "--workers", "1")
+    together = run("table", folder, str(second), "--csv")[0]
+    run("run", spec, "--seeds", "0-2", "--acquisition", "random", "--out", str(joint), "--workers", "1")
+    assert together == run("table", str(joint), "--csv")[0]
+    assert [row["seeds"] for row in json.loads(run("table", folder, str(second), "--json")[0])] == [3, 2]
 
 
 @pytest.mark.parametrize(

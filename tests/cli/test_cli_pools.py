@@ -61,9 +61,9 @@ def test_scores_from_the_command_line(tables: tuple[Path, Path], tmp_path: Path)
     pool, measured = tables
     target = tmp_path / "scores.parquet"
     done = run("score", pool, "--measured", measured, *OPTIONS, "--acquisition", "mu-bald", "-o", target, "--json")
-    found = pd.read_parquet(target)
+    scores = pd.read_parquet(target)
     expected = ParquetRound(open_pool(pool), results(), outcome="outcome").scores("mu-bald")
-    np.testing.assert_array_equal(found["score"], expected)
+    np.testing.assert_array_equal(scores["score"], expected)
     assert json.loads(done.stdout)["highest"] == expected.max()
 
 
@@ -163,38 +163,38 @@ def test_ids_that_are_whole_numbers_come_back_as_such(tmp_path: Path, kind: str)
     """pandas makes numbers of a column with gaps floating, databases write them as decimals; spreadsheets add .0."""
     numbers = {name: k for k, name in enumerate(PEOPLE["person"])}
     table = pa.Table.from_pandas(changed(person=PEOPLE["person"].map(numbers)), preserve_index=False)
-    wanted = pa.decimal128(20, 0) if kind == "decimal" else pa.float64()
+    kind_of_ids = pa.decimal128(20, 0) if kind == "decimal" else pa.float64()
     pool = tmp_path / "pool.parquet"
-    pq.write_table(table.set_column(0, "person", table["person"].cast(wanted)), pool)
-    known = tmp_path / "known.csv"
-    results().assign(person=lambda t: t["person"].map(numbers).astype(float)).to_csv(known, index=False)
-    assert ".0," in known.read_text()
+    pq.write_table(table.set_column(0, "person", table["person"].cast(kind_of_ids)), pool)
+    results_file = tmp_path / "known.csv"
+    results().assign(person=lambda t: t["person"].map(numbers).astype(float)).to_csv(results_file, index=False)
+    assert ".0," in results_file.read_text()
     batch, scores = tmp_path / "batch.csv", tmp_path / "scores.parquet"
-    run("choose", pool, "--measured", known, *OPTIONS, "-n", 4, "-o", batch)
+    run("choose", pool, "--measured", results_file, *OPTIONS, "-n", 4, "-o", batch)
     form = pd.read_csv(batch)
     assert pd.api.types.is_integer_dtype(form["person"])
     form.assign(outcome=1.0).to_csv(batch, index=False)
-    done = run("score", pool, "--measured", known, "--measured", batch, *OPTIONS, "-o", scores)
+    done = run("score", pool, "--measured", results_file, "--measured", batch, *OPTIONS, "-o", scores)
     assert "44 are measured, 5 asked for." in done.stderr
     assert pd.read_parquet(scores)["person"].tolist() == list(range(UNITS))
 
 
 def test_a_weight_may_be_a_covariate_too(tmp_path: Path) -> None:
-    people, known = changed(size=np.arange(UNITS) % 3), tmp_path / "known.csv"
-    results().to_csv(known, index=False)
+    people, results_file = changed(size=np.arange(UNITS) % 3), tmp_path / "known.csv"
+    results().to_csv(results_file, index=False)
     pool = write(tmp_path / "pool.parquet", people)
-    asked = ["choose", pool, "--measured", known, *OPTIONS, "-n", 2, "--weight", "size"]
+    asked = ["choose", pool, "--measured", results_file, *OPTIONS, "-n", 2, "--weight", "size"]
     assert "4 covariates" in run(*asked).stderr
     assert "2 covariates" in run(*asked, "--covariate", "size", "--covariate", "dose").stderr
 
 
 def test_units_masked_by_scores_are_never_chosen(tables: tuple[Path, Path]) -> None:
-    there, seen = ParquetRound(open_pool(tables[0]), results(), outcome="outcome", model=small()), []
-    scores = there.scores("mu-rho-bald")
+    round_, seen = ParquetRound(open_pool(tables[0]), results(), outcome="outcome", model=small()), []
+    scores = round_.scores("mu-rho-bald")
     few = np.setdiff1d(np.argsort(scores), WHO)[:7]
     masked = np.full(UNITS, -np.inf)
     masked[few] = scores[few]
-    chosen = there.choose(5, "mu-rho-bald", scores=list(masked), picked=lambda *done: seen.append(done))
+    chosen = round_.choose(5, "mu-rho-bald", scores=list(masked), picked=lambda *done: seen.append(done))
     assert set(chosen["person"].to_pylist()) <= set(PEOPLE["person"].iloc[few])
     assert seen == [(k, 5) for k in range(1, 6)]
 
@@ -215,19 +215,19 @@ def test_scores_that_cannot_be_used(
     tables: tuple[Path, Path], tmp_path: Path, scores: Any, name: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GaussianProcess, "fit", None)
-    there = ParquetRound(open_pool(tables[0]), results(), outcome="outcome", model=small())
+    round_ = ParquetRound(open_pool(tables[0]), results(), outcome="outcome", model=small())
     with pytest.raises(InputError, match=message):
-        there.save_scores(scores, tmp_path / name)
+        round_.save_scores(scores, tmp_path / name)
     if message.startswith("scores"):
         with pytest.raises(InputError, match=message):
-            there.choose(5, scores=scores)
+            round_.choose(5, scores=scores)
     assert {p.name for p in tmp_path.iterdir()} == {"pool.parquet", "results.csv"}
 
 
 def test_scores_are_written_whole_or_not_at_all(
     tables: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = ParquetRound(open_pool(tables[0]), results(), outcome="outcome", model=small())
+    round_ = ParquetRound(open_pool(tables[0]), results(), outcome="outcome", model=small())
     target = tmp_path / "scores.parquet"
     target.write_bytes(b"old")
 
@@ -236,6 +236,6 @@ def test_scores_are_written_whole_or_not_at_all(
 
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
     with pytest.raises(OSError, match="no space left"):
-        there.save_scores(np.zeros(UNITS), target)
+        round_.save_scores(np.zeros(UNITS), target)
     assert target.read_bytes() == b"old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pool.parquet", "results.csv", "scores.parquet"]

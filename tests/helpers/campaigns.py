@@ -47,8 +47,8 @@ def new_campaign(study: pd.DataFrame, where: Any = None, **options: Any) -> Camp
 
 def measured(study: pd.DataFrame, ids: Iterable[Any]) -> pd.DataFrame:
     """Return the outcomes of these people, as a laboratory would send them."""
-    known = study.set_index("patient")["truth_y"]
-    return pd.DataFrame({"patient": list(ids), "cd4": [float(known[i]) for i in ids]})
+    truth = study.set_index("patient")["truth_y"]
+    return pd.DataFrame({"patient": list(ids), "cd4": [float(truth[i]) for i in ids]})
 
 
 def run_rounds(campaign: Campaign, study: pd.DataFrame, rounds: int, size: int = 10) -> None:

@@ -70,7 +70,7 @@ class Page(HTMLParser):
         return " ".join(self.text.split())
 
     def has(self, value: float) -> bool:
-        return any(np.isclose(value, found, rtol=1e-6, atol=1e-12) for found in self.numbers)
+        return any(np.isclose(value, number, rtol=1e-6, atol=1e-12) for number in self.numbers)
 
 
 def people(size: int = 120) -> tuple[pd.DataFrame, dict[str, float]]:
@@ -149,10 +149,10 @@ def test_what_was_done_is_on_the_page(running: Campaign, page: Page) -> None:
 def test_audits_are_predicted_without_their_outcomes(running: Campaign, page: Page) -> None:
     state, pool = running.state, running.pool
     audits = [u.id for r in state.rounds for u in r.picks if u.by == "audit" and u.id in state.outcomes]
-    others = {unit: y for unit, y in state.outcomes.items() if unit not in audits}
+    outcomes = {unit: y for unit, y in state.outcomes.items() if unit not in audits}
     assert len(audits) >= 10
-    order = np.sort(pool.units.positions(others))
-    y = np.array([others[unit] for unit in pool.units.at(order)])
+    order = np.sort(pool.units.positions(outcomes))
+    y = np.array([outcomes[unit] for unit in pool.units.at(order)])
     model = type(running.belief().model)(random_state=0)
     model.fit(y, pool.arm[order], X=pool.x[order], pool=pool.x)
     where = pool.units.positions(audits)

@@ -108,8 +108,8 @@ def tell(
     if as_json:
         print_json(asdict(summary))
         return
-    others = ((summary.known, "known already"), (summary.corrected, "corrected"), (summary.empty, "left empty"))
-    parts = [f"{summary.new} new outcomes", *(f"{count} {words}" for count, words in others if count)]
+    counts = ((summary.known, "known already"), (summary.corrected, "corrected"), (summary.empty, "left empty"))
+    parts = [f"{summary.new} new outcomes", *(f"{count} {words}" for count, words in counts if count)]
     say(f"{', '.join(parts)}; {summary.pending} still pending.")
 
 

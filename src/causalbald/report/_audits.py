@@ -75,11 +75,11 @@ def audit(state: State, pool: CampaignPool, settings: CampaignSettings) -> Audit
     if not drawn:
         return None
     audited = {unit: state.outcomes[unit] for unit in drawn if unit in state.outcomes}
-    rest = replace(state, outcomes={unit: y for unit, y in state.outcomes.items() if unit not in audited})
-    if len(audited) < MIN_AUDITS or lacking_arm(rest, pool) is not None:
+    unaudited = replace(state, outcomes={unit: y for unit, y in state.outcomes.items() if unit not in audited})
+    if len(audited) < MIN_AUDITS or lacking_arm(unaudited, pool) is not None:
         return Audit(len(drawn), len(audited))
-    belief = Belief.after(rest, pool, settings)
-    return Audit(len(drawn), len(audited), _compared(belief, audited, rest.outcomes))
+    belief = Belief.after(unaudited, pool, settings)
+    return Audit(len(drawn), len(audited), _compared(belief, audited, unaudited.outcomes))
 
 
 def _compared(belief: Belief, audited: Mapping[str, float], learned_from: Mapping[str, float]) -> AuditResult:

@@ -132,6 +132,6 @@ def _encoding(column: Column) -> str:
     if column.kind == "numeric":
         missing = f"missing values become {column.fill:g}, the median, and a column says so"
         return missing if column.indicator else "as it is"
-    base, rest = column.levels[0], len(column.levels) - 1
-    columns = "a column" if rest == 1 else f"{rest} columns"
-    return f"{columns} of 0 and 1, compared with {visible(base, 40)}" if rest else f"always {visible(base, 40)}"
+    base, n_columns = column.levels[0], len(column.levels) - 1
+    columns = "a column" if n_columns == 1 else f"{n_columns} columns"
+    return f"{columns} of 0 and 1, compared with {visible(base, 40)}" if n_columns else f"always {visible(base, 40)}"
