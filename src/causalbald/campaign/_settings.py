@@ -106,7 +106,8 @@ class CampaignSettings:
         if self.budget is not None:
             check_number(self.budget, "budget", above=0.0)
         check_int(self.seed, "seed", low=0)
-        if self.weight is not None and not acquisition.load(self.acquisition).needs_population:
+        function = acquisition.load(self.acquisition)
+        if self.weight is not None and not function.needs_population:
             raise InputError(
                 f"acquisition {self.acquisition!r} does not ask who matters: take 'default', or leave out the weight."
             )
