@@ -160,7 +160,7 @@ def test_batches_are_those_of_plain_loops(
     x, t = pool(seed, columns)
     expected = naive(x.tolist(), t.tolist(), MEASURED.tolist(), AVAILABLE.tolist(), len(AVAILABLE))
     assert choose(name, x, t, len(AVAILABLE)) == expected
-    monkeypatch.setattr(_rivals, "_PAIRS", 20)
+    monkeypatch.setattr(_rivals, "PAIRS_TOGETHER", 20)
     assert choose(name, x, t, 7, seed=1) == expected[:7], "a batch cut short is the beginning of a longer one"
 
 
@@ -170,7 +170,7 @@ def test_coverage_is_that_of_a_graph(columns: int, seed: int, monkeypatch: pytes
     """Counts tie often, so that the loops follow our choice as long as it is as good as theirs."""
     x, t = pool(seed, columns)
     got = choose("fccm", x, t, len(AVAILABLE))
-    monkeypatch.setattr(_rivals, "_PAIRS", 20)
+    monkeypatch.setattr(_rivals, "PAIRS_TOGETHER", 20)
     assert choose("fccm", x, t, len(AVAILABLE)) == got
     agreed = 0
     for k, pick in enumerate(got):

@@ -124,7 +124,28 @@ def load(acquisition: AcquisitionLike) -> AcquisitionFunction:
 
 
 def load_score_function(acquisition: AcquisitionLike) -> ScoreFunction:
-    """Return the score function that a name stands for; raise InputError for a batch function, which has no scores."""
+    """Return the score function that a name, or a plain function, stands for.
+
+    Parameters
+    ----------
+    acquisition : str, callable or ScoreFunction
+        As for :func:`load`.
+
+    Returns
+    -------
+    ScoreFunction
+
+    Raises
+    ------
+    InputError
+        If it is a batch function, which has no scores of single units.
+
+    Examples
+    --------
+    >>> from causalbald import acquisition
+    >>> acquisition.load_score_function("type-s").temperature
+    1.0
+    """
     function = load(acquisition)
     if isinstance(function, BatchFunction):
         raise InputError(

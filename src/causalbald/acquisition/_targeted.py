@@ -44,8 +44,7 @@ def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief)
     """Expected drop of the squared error of effects: sum_j w_j C_j² / (v + s2).
 
     The drop of the weighted mean of Var tau_j. It is the integrated variance reduction of Cohn (1996), "Neural Network
-    Exploration Using Optimal Experiment Design", Neural Networks 9(6), doi:10.1016/0893-6080(95)00137-9, with effects
-    in place of outcomes.
+    Exploration Using Optimal Experiment Design", Neural Networks 9(6), with effects in place of outcomes.
 
     Parameters
     ----------

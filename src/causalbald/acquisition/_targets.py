@@ -98,7 +98,31 @@ class TargetPopulation:
 
 
 def check_population(population: TargetPopulation, length: int) -> TargetPopulation:
-    """Return a target population whose positions fit ``length`` units; raise InputError if they do not."""
+    """Return a target population if its positions fit the number of units.
+
+    Parameters
+    ----------
+    population : TargetPopulation
+        The population.
+    length : int
+        How many units there are.
+
+    Returns
+    -------
+    TargetPopulation
+        The same.
+
+    Raises
+    ------
+    InputError
+        If a position is too large, or it is something else than a target population.
+
+    Examples
+    --------
+    >>> from causalbald.acquisition import TargetPopulation, check_population
+    >>> check_population(TargetPopulation.of([0, 2], 3), 3).positions.tolist()
+    [0, 2]
+    """
     if not isinstance(population, TargetPopulation):
         raise InputError(
             f"population must be TargetPopulation.of(positions, {length}, weights), got {type(population).__name__}."

@@ -1,7 +1,7 @@
 """Published rivals that look at covariates alone, for comparison: each chooses a whole batch, one unit after another.
 
-x (N, D) are covariates standardised over the pool. Distances are Euclidean; ties are broken at random. Where an arm has
-no measured unit yet, the distance to the nearest one is infinite.
+All of them are batch functions. x (N, D) are covariates standardised over the pool. Distances are Euclidean; ties are
+broken at random. Where an arm has no measured unit yet, the distance to the nearest one is infinite.
 """
 
 from __future__ import annotations
@@ -15,19 +15,51 @@ from scipy.spatial.distance import cdist
 from causalbald._typing import Array, Positions, Treatment
 from causalbald.acquisition import register
 
-_ACROSS = 2.5  # weight of what links both arms, against 1 within an arm: MACAL's alpha and FCCM's
-_PAIRS = 1 << 20  # pairs looked at together
-_COVERED = 0.95
-_CENTRES, _SHARE = 50, 4
+WEIGHT_ACROSS_ARMS = 2.5  # compared with 1 within an arm: alpha of MACAL and of FCCM
+PAIRS_TOGETHER = 1 << 20  # pairs whose distances are worked out together
+COVERED_SHARE = 0.95  # of the units of an arm
+MAX_FIRST_CENTRES = 50  # of an arm
+UNITS_PER_CENTRE = 4  # at first
 
 
 @register("qhte")
 def qhte(
     x: Array, treatment: Treatment, measured: Positions, available: Positions, size: int, rng: np.random.Generator
 ) -> Positions:
-    """Farthest from all measured units of the same arm: greedy k-centre core-set of both arms (Qin et al., 2021)."""
+    """Farthest from all measured units of the same arm: greedy k-centre core-set of both arms (Qin et al., 2021).
+
+    Qin, Wang and Zhou (2021), "Budgeted Heterogeneous Treatment Effect Estimation", ICML.
+
+    Parameters
+    ----------
+    x : (N, D)
+        Standardised covariates of the whole pool.
+    treatment : (N,)
+        The arm of each unit.
+    measured : positions
+        Units that are measured or asked for.
+    available : positions
+        Units that may be chosen.
+    size : int
+        How many units to choose.
+    rng : numpy.random.Generator
+        Breaks ties.
+
+    Returns
+    -------
+    positions (size,)
+        In the order of choice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.paper import qhte
+    >>> x, arms, rng = np.array([[0.0], [0.1], [1.0], [3.0]]), np.array([0, 1, 0, 1]), np.random.default_rng(0)
+    >>> len(qhte(x, arms, np.array([0, 1]), np.array([2, 3]), 1, rng))
+    1
+    """
     left = rng.permutation(available)
-    distance = _to_own_arm(x, treatment, left, measured)
+    distance = _to_nearest_of_arm(x, treatment, left, measured)
     chosen: list[int] = []
     while len(chosen) < size:
         k = int(np.argmax(distance))
@@ -43,12 +75,43 @@ def macal(
 ) -> Positions:
     """Pairs of both arms, alike and far from what is measured: g_k + g_j - 2.5 d²(k, j) (Wen et al., 2024).
 
-    g is the squared distance to the nearest measured unit of the same arm, and says nothing (0) where there is none. Of
-    a pair, the unit with the larger g comes first, and alone if only one is missing. Once an arm has run out, the other
-    one's units are taken by g.
+    Wen, Chen, Ye, Chai, Sadiq and Yin (2024), "Progressive Generalization Risk Reduction for Data-Efficient Causal
+    Effect Estimation", arXiv:2411.11256.
+
+    g is the squared distance to the nearest measured unit of the same arm, and counts 0 in the sum where there is no
+    such unit. Of a pair, the unit with the larger g comes first, and comes alone if only one more unit is needed. Once
+    an arm has no available units left, units of the other arm are taken by g.
+
+    Parameters
+    ----------
+    x : (N, D)
+        Standardised covariates of the whole pool.
+    treatment : (N,)
+        The arm of each unit.
+    measured : positions
+        Units that are measured or asked for.
+    available : positions
+        Units that may be chosen.
+    size : int
+        How many units to choose.
+    rng : numpy.random.Generator
+        Breaks ties.
+
+    Returns
+    -------
+    positions (size,)
+        In the order of choice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.paper import macal
+    >>> x, arms, rng = np.array([[0.0], [0.1], [1.0], [3.0]]), np.array([0, 1, 0, 1]), np.random.default_rng(0)
+    >>> len(macal(x, arms, np.array([0, 1]), np.array([2, 3]), 1, rng))
+    1
     """
     left = rng.permutation(available)
-    gain = _to_own_arm(x, treatment, left, measured)
+    gain = _to_nearest_of_arm(x, treatment, left, measured)
     chosen: list[int] = []
     while len(chosen) < size:
         pair = _best_pair(x, treatment, left, gain)
@@ -65,8 +128,39 @@ def lcmd(
 ) -> Positions:
     """Farthest unit of the largest cluster, of units nearest to the same measured one (Holzmüller et al., 2023).
 
-    Both arms together: the treatment is one more feature, standardised as the others are. A cluster is as large as the
-    squared distances of its available units add up to. Before anything is measured, the first unit is random.
+    Holzmüller, Zaverkin, Kästner and Steinwart (2023), "A Framework and Benchmark for Deep Batch Active Learning for
+    Regression", JMLR 24(164), arXiv:2203.09410.
+
+    Both arms are clustered together: the treatment is one more standardised feature. The size of a cluster is the sum
+    of the squared distances of its available units. Before anything is measured, the first unit is random.
+
+    Parameters
+    ----------
+    x : (N, D)
+        Standardised covariates of the whole pool.
+    treatment : (N,)
+        The arm of each unit.
+    measured : positions
+        Units that are measured or asked for.
+    available : positions
+        Units that may be chosen.
+    size : int
+        How many units to choose.
+    rng : numpy.random.Generator
+        Breaks ties.
+
+    Returns
+    -------
+    positions (size,)
+        In the order of choice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.paper import lcmd
+    >>> x, arms, rng = np.array([[0.0], [0.1], [1.0], [3.0]]), np.array([0, 1, 0, 1]), np.random.default_rng(0)
+    >>> len(lcmd(x, arms, np.array([0, 1]), np.array([2, 3]), 1, rng))
+    1
     """
     spread = float(treatment.std()) or 1.0
     features = np.column_stack([x, (treatment - treatment.mean()) / spread])
@@ -93,72 +187,111 @@ def fccm(
 ) -> Positions:
     """Close to most units of both arms, of its own arm to those that no measured one is close to (Wen et al., 2025).
 
-    Within a radius of the unit lie n others of its own arm that no measured unit of that arm covers, and m of the other
-    arm, covered or not: (n + 2.5 m) n m / (n + m)² is maximised. The radius, one per pair of arms, is such that about
-    95 % get covered by as many units as a study pays for. How many these are is not known here: at first they are a
-    quarter of each arm, at most 50; once nobody adds to both arms' cover, twice as many, whose radius is smaller; and
-    so on. At last the rest is random.
+    Wen, Chen, Gong, Chai, Sadiq and Yin (2025), "Enhancing Treatment Effect Estimation via Active Learning: A
+    Counterfactual Covering Perspective", ICML, arXiv:2505.05242.
+
+    (n + 2.5 m) n m / (n + m)² is maximised. Within a radius of the unit lie n other units of its arm that no measured
+    unit of that arm covers, and m units of the other arm, covered or not. There is one radius per pair of arms, such
+    that about 95 % of the units get covered by as many units as a study pays for. This number is not given here: at
+    first it is a quarter of each arm, at most 50. Once no unit adds to the cover of both arms, the number doubles, and
+    the radius becomes smaller. In the end, the remaining units are random.
+
+    Parameters
+    ----------
+    x : (N, D)
+        Standardised covariates of the whole pool.
+    treatment : (N,)
+        The arm of each unit.
+    measured : positions
+        Units that are measured or asked for.
+    available : positions
+        Units that may be chosen.
+    size : int
+        How many units to choose.
+    rng : numpy.random.Generator
+        Breaks ties.
+
+    Returns
+    -------
+    positions (size,)
+        In the order of choice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.paper import fccm
+    >>> x, arms, rng = np.array([[0.0], [0.1], [1.0], [3.0]]), np.array([0, 1, 0, 1]), np.random.default_rng(0)
+    >>> len(fccm(x, arms, np.array([0, 1]), np.array([2, 3]), 1, rng))
+    1
     """
     left, everyone, chosen = rng.permutation(available), np.arange(len(x)), list[int]()
     for radius in _radii(x, treatment):
         left = left[~np.isin(left, chosen)]
-        known = np.concatenate([measured, np.asarray(chosen, dtype=np.intp)])
-        bare = everyone[_to_own_arm(x, treatment, everyone, known) > radius[treatment, treatment] ** 2]
-        own = _within(x, treatment, left, bare, radius, across=False)
-        other = _within(x, treatment, left, everyone, radius, across=True)
+        covering = np.concatenate([measured, np.asarray(chosen, dtype=np.intp)])
+        uncovered = everyone[_to_nearest_of_arm(x, treatment, everyone, covering) > radius[treatment, treatment] ** 2]
+        same_arm = _within(x, treatment, left, uncovered, radius, across=False)
+        other_arm = _within(x, treatment, left, everyone, radius, across=True)
         while len(chosen) < size:
-            worth = (own + _ACROSS * other) * own * other / np.maximum(own + other, 1) ** 2
+            # (n + 2.5 m) n m / (n + m)²
+            worth = (same_arm + WEIGHT_ACROSS_ARMS * other_arm) * same_arm * other_arm
+            worth = worth / np.maximum(same_arm + other_arm, 1) ** 2
             k = int(np.argmax(worth))
             if worth[k] <= 0:
                 break
             pick, arm = int(left[k]), treatment[left[k]]
-            reached = (treatment[bare] == arm) & (_squared(x, bare, pick) <= radius[arm, arm] ** 2)
-            own -= _within(x, treatment, left, bare[reached], radius, across=False)
-            bare, other[k] = bare[~reached], 0
+            reached = (treatment[uncovered] == arm) & (_squared(x, uncovered, pick) <= radius[arm, arm] ** 2)
+            same_arm -= _within(x, treatment, left, uncovered[reached], radius, across=False)
+            uncovered, other_arm[k] = uncovered[~reached], 0
             chosen.append(pick)
         if len(chosen) == size:
             break
-    rest = left[~np.isin(left, chosen)]
-    return np.concatenate([np.asarray(chosen, dtype=np.intp), rest[: size - len(chosen)]])
+    remaining = left[~np.isin(left, chosen)]
+    return np.concatenate([np.asarray(chosen, dtype=np.intp), remaining[: size - len(chosen)]])
 
 
 def _squared(x: Array, units: Positions, to: int) -> Array:
+    """Return the squared distance of some units to one unit, (n,)."""
     return np.asarray(((x[units] - x[to]) ** 2).sum(axis=1))
 
 
-def _to_own_arm(x: Array, treatment: Treatment, units: Positions, known: Positions) -> Array:
-    """Return the squared distance of each unit to the nearest known one of its arm."""
+def _to_nearest_of_arm(x: Array, treatment: Treatment, units: Positions, measured: Positions) -> Array:
+    """Return the squared distance of each unit to the nearest measured one of its arm, infinite if there is none."""
     distance = np.full(len(units), np.inf)
     for arm in (0, 1):
-        rows, there = treatment[units] == arm, known[treatment[known] == arm]
-        if rows.any() and len(there):
-            distance[rows] = cKDTree(x[there]).query(x[units[rows]])[0] ** 2
+        rows, measured_of_arm = treatment[units] == arm, measured[treatment[measured] == arm]
+        if rows.any() and len(measured_of_arm):
+            distance[rows] = cKDTree(x[measured_of_arm]).query(x[units[rows]])[0] ** 2
     return distance
 
 
 def _bring_near(distance: Array, x: Array, treatment: Treatment, units: Positions, pick: int) -> None:
-    """Take a pick into account in the distances to the nearest known unit of the same arm."""
-    own = treatment[units] == treatment[pick]
-    distance[own] = np.minimum(distance[own], _squared(x, units[own], pick))
+    """Update the distances to the nearest measured unit of the same arm, in place, as if a pick were measured."""
+    same_arm = treatment[units] == treatment[pick]
+    distance[same_arm] = np.minimum(distance[same_arm], _squared(x, units[same_arm], pick))
 
 
 def _best_pair(x: Array, treatment: Treatment, left: Positions, gain: Array) -> list[int]:
-    """Return where in ``left`` the best control and treated unit are, the one with the larger gain first.
+    """Return where in ``left`` the best pair of a control and a treated unit is, the unit with the larger gain first.
 
-    Both arms are looked at from the largest gain on, until not even a pair without distance could be better.
+    If an arm has no units left, returns the unit with the largest gain. Both arms are searched from the largest gain
+    on, until not even a pair without distance could be better.
     """
     worth = np.where(np.isinf(gain), 0.0, gain)
     control, treated = (np.flatnonzero(treatment[left] == arm) for arm in (0, 1))
     if not len(control) or not len(treated):
         return [int(np.argmax(gain))]
     control, treated = (rows[np.argsort(-worth[rows], kind="stable")] for rows in (control, treated))
-    best, pair, step = -np.inf, [0, 0], max(1, _PAIRS // len(treated))
+    best, pair, step = -np.inf, [0, 0], max(1, PAIRS_TOGETHER // len(treated))
     for start in range(0, len(control), step):
         rows = control[start : start + step]
         columns = treated[worth[treated] + worth[rows[0]] > best]
         if not len(columns):
             break
-        value = worth[rows, None] + worth[columns] - _ACROSS * cdist(x[left[rows]], x[left[columns]], "sqeuclidean")
+        value = (
+            worth[rows, None]
+            + worth[columns]
+            - WEIGHT_ACROSS_ARMS * cdist(x[left[rows]], x[left[columns]], "sqeuclidean")
+        )
         row, column = divmod(int(np.argmax(value)), len(columns))
         if value[row, column] > best:
             best, pair = value[row, column], [int(rows[row]), int(columns[column])]
@@ -168,39 +301,47 @@ def _best_pair(x: Array, treatment: Treatment, left: Positions, gain: Array) -> 
 def _within(
     x: Array, treatment: Treatment, units: Positions, among: Positions, radius: Array, *, across: bool
 ) -> Positions:
-    """Count for each unit those others of its own arm, or of the other one, that lie within the radius."""
+    """Return how many of the units ``among`` lie within the radius of each unit, (n,), the unit itself excluded.
+
+    Units of the same arm are counted, or with ``across`` units of the other arm.
+    """
     count = np.zeros(len(units), dtype=np.intp)
     for arm in (0, 1):
         to = 1 - arm if across else arm
-        rows, there = np.flatnonzero(treatment[units] == arm), among[treatment[among] == to]
-        step = max(1, _PAIRS // max(1, len(there)))
-        for some in (rows[start : start + step] for start in range(0, len(rows), step)):
-            near = cdist(x[units[some]], x[there], "sqeuclidean") <= radius[arm, to] ** 2
-            count[some] = np.count_nonzero(near, axis=1)
+        rows, neighbours = np.flatnonzero(treatment[units] == arm), among[treatment[among] == to]
+        step = max(1, PAIRS_TOGETHER // max(1, len(neighbours)))
+        for part in (rows[start : start + step] for start in range(0, len(rows), step)):
+            near = cdist(x[units[part]], x[neighbours], "sqeuclidean") <= radius[arm, to] ** 2
+            count[part] = np.count_nonzero(near, axis=1)
     return count if across else count - np.isin(units, among)
 
 
 def _radii(x: Array, treatment: Treatment) -> Iterator[Array]:
-    """Yield radii (arm that covers, arm that is covered), each time of twice as many centres, until all are centres.
+    """Yield radii (2, 2), by covering arm and covered arm, for more and more centres, until all units are centres.
 
-    Centres are a quarter of an arm at first, at most 50, as far from each other as can be (greedy k-centre). The radius
-    is the 95 % quantile of the distances of the covered arm's units to the nearest of them.
+    At first a quarter of an arm, at most 50 units, are centres, chosen far from each other (greedy k-centre); then
+    twice as many, and so on. A radius is the 95 % quantile of the distances from the units of the covered arm to the
+    nearest centre of the covering arm.
     """
     members = [np.flatnonzero(treatment == arm) for arm in (0, 1)]
-    counts = np.array([min(_CENTRES, -(-len(own) // _SHARE)) for own in members])
+    counts = np.array([min(MAX_FIRST_CENTRES, -(-len(units) // UNITS_PER_CENTRE)) for units in members])
     while counts.all():
         radius = np.empty((2, 2))
-        for arm, own in enumerate(members):
-            distance = np.sqrt(_to_centres(x, own, min(int(counts[arm]), len(own))))
-            radius[arm] = [np.quantile(distance[treatment == to], _COVERED) for to in (0, 1)]
-        yield radius * (1 + 1e-9)  # whether a distance equal to the radius is within it must not hang on rounding
-        if (counts >= [len(own) for own in members]).all():
+        for arm, units in enumerate(members):
+            distance = np.sqrt(_to_centres(x, units, min(int(counts[arm]), len(units))))
+            radius[arm] = [np.quantile(distance[treatment == to], COVERED_SHARE) for to in (0, 1)]
+        yield radius * (1 + 1e-9)  # whether a distance equal to the radius is within it must not depend on rounding
+        if (counts >= [len(units) for units in members]).all():
             return
         counts = 2 * counts
 
 
 def _to_centres(x: Array, members: Positions, count: int) -> Array:
-    """Return everyone's squared distance to the nearest of ``count`` members, the first one in the members' middle."""
+    """Return the squared distance of each unit of the pool to the nearest of ``count`` centres, (N,).
+
+    The first centre is the member nearest to the mean of the members, each further one the member farthest from all
+    centres so far.
+    """
     everyone, squared = np.arange(len(x)), np.full(len(x), np.inf)
     pick = int(members[np.argmin(((x[members] - x[members].mean(axis=0)) ** 2).sum(axis=1))])
     for _ in range(count):
