@@ -82,7 +82,7 @@ def _threads_for_large_fits() -> int:
 
 
 class _Caps:
-    """Counts open caps on torch's threads, so that the number from before the first cap is restored after the last.
+    """Counts open caps on torch's threads. The number from before the first cap is restored after the last one.
 
     torch has one number per thread, but a new thread starts with the number that another thread has set last.
     """

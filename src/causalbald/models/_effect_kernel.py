@@ -99,8 +99,8 @@ class Prior:
 
     The free parameters are, in this order:
 
-    - 2 D log lengthscales. Their centre grows with log of the root of the dimension, and their spread shrinks with it:
-      many free lengthscales can explain the noise of few labels.
+    - 2 D log lengthscales. Lengthscales are centred at 3.3 sqrt(D), and their spread shrinks with D: many free
+      lengthscales can explain the noise of few labels.
     - The log weight of the shared part in arm 0, its weight in arm 1 (any sign), and the log weight of the effect part.
       A weight on a log scale cannot vanish. Without the effect part the arms' outcomes would be copies of each other,
       and the belief about effects far too certain.
@@ -129,7 +129,7 @@ class Prior:
         The first is the centre. The second is a rougher, less noisy surface with a larger effect part: with few labels
         the evidence often has a mode where noise explains everything. The third is the second mirrored, so that what
         raises outcomes in one arm lowers them in the other: the evidence has a mode for each sign, and a search does
-        not cross from one to the other.
+        not cross from one mode to the other.
         """
         rough = self.centre
         rough[-_N_TAIL - 2 * self.dimension : -_N_TAIL] -= 1.0

@@ -59,7 +59,7 @@ class GaussianProcess(CateEstimator):
     components : int
         Number of principal components that represent an image.
     random_state : int
-        Chooses sites and inducing points.
+        Chooses sites, inducing points and the images from which components are learned.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class GaussianProcess(CateEstimator):
         site_rows = np.sort(rng.choice(len(pool), size=min(self.sites, len(pool)), replace=False))
         is_exact = len(y) <= self.max_exact
         core = torch.arange(len(y)) if is_exact else subset
-        # What `joint_` is computed from: the labels, positions of those that are sites, and other sites.
+        # Arguments of `Sites.after_labels` for `joint_`: labels, positions of labels that are sites, other sites.
         self._site_inputs = x, arm, y, core, self._standardise(pool[site_rows])
         self._joint: Sites | None = None
         self.tangent_ = None
@@ -122,7 +122,10 @@ class GaussianProcess(CateEstimator):
         return threads_of_fit(large=len(x) > self.inducing)
 
     def _probes(self, labels: int) -> Tensor | None:
-        """Return random signs (n, s), of expected outer product one; None for as few labels as the search starts on."""
+        """Return random signs Z (n, s) with E Z Zᵀ = I, for ``estimated_information``.
+
+        None for at most ``inducing`` labels, whose exact information is cheap.
+        """
         if labels <= self.inducing:
             return None
         signs = generator(self.random_state, "probes").integers(0, 2, size=(labels, _PROBES)) * 2.0 - 1.0

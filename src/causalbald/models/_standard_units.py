@@ -12,7 +12,7 @@ from causalbald._random import generator
 from causalbald._scaling import channel_scale, column_scale
 from causalbald._typing import AnyArray, Array
 
-# Components of images are learned from at most so many images, fewer if those have more pixels in all.
+# Images from which components are learned, and their pixels in all, at the most.
 _MAX_IMAGES, _MAX_PIXELS = 5_000, 20_000_000
 # Share of the largest singular value. Smaller ones are rounding errors of single precision.
 _MIN_SINGULAR_SHARE = 1e-5
