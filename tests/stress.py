@@ -41,6 +41,7 @@ class QuickProcess(GaussianProcess):
 
 
 def new_study(where: Any) -> None:
+    """Create a campaign whose model is quick."""
     rng = np.random.default_rng(0)
     pool = pd.DataFrame({"unit": np.arange(UNITS), "arm": np.arange(UNITS) % 2, "x": rng.normal(size=UNITS)})
     options: dict[str, Any] = {
@@ -85,6 +86,7 @@ def reports(lines: Iterable[str]) -> list[tuple[str, list[str]]]:
 
 
 def ask_and_tell(where: Any, report: Report) -> None:
+    """Ask and tell until killed; report each call after it has returned."""
     with Campaign(where) as campaign:
         while True:
             ids = [str(u) for u in campaign.ask(2)["unit"]]

@@ -39,13 +39,13 @@ def test_the_first_batch_is_balanced_and_spread(fresh: Campaign) -> None:
     x = fresh.pool.x / fresh.pool.x.std(axis=0)
     rng = np.random.default_rng(0)
     for arm in (0, 1):
-        own = np.flatnonzero(fresh.pool.arm == arm)
+        of_arm = np.flatnonzero(fresh.pool.arm == arm)
         chosen = fresh.pool.units.positions(batch.loc[batch["drug"] == fresh.settings.arms[arm], "patient"])
 
-        def far(units: Any, own: Any = own) -> float:
-            return float(np.linalg.norm(x[own][:, None] - x[units], axis=-1).min(axis=1).mean())
+        def far(units: Any, of_arm: Any = of_arm) -> float:
+            return float(np.linalg.norm(x[of_arm][:, None] - x[units], axis=-1).min(axis=1).mean())
 
-        assert far(chosen) < np.quantile([far(rng.choice(own, 5, replace=False)) for _ in range(200)], 0.2)
+        assert far(chosen) < np.quantile([far(rng.choice(of_arm, 5, replace=False)) for _ in range(200)], 0.2)
 
 
 def test_the_first_batch_says_how_many_people_each_stands_for(fresh: Campaign) -> None:
@@ -60,11 +60,11 @@ def test_the_first_batch_says_how_many_people_each_stands_for(fresh: Campaign) -
 
 def test_the_first_batch_fills_the_arm_that_has_no_outcomes() -> None:
     table = pool_of(STUDY)
-    known = (table["drug"] == "placebo") & (table.index < 40)
-    table["cd4"] = STUDY["truth_y"].where(known)
+    is_measured = (table["drug"] == "placebo") & (table.index < 40)
+    table["cd4"] = STUDY["truth_y"].where(is_measured)
     campaign = Campaign.create(MemoryStorage(), table, **OPTIONS)
     assert set(campaign.ask(6)["drug"]) == {"drug"}
-    assert campaign.status()["units"]["measured"]["placebo"] == known.sum()
+    assert campaign.status()["units"]["measured"]["placebo"] == is_measured.sum()
 
 
 def test_asking_twice_gives_other_units_and_pending_gives_both_again(fresh: Campaign) -> None:

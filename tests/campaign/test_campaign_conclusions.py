@@ -24,9 +24,9 @@ def running() -> Campaign:
 
 
 def test_effects_follow_the_truth_with_intervals_in_its_unit(running: Campaign) -> None:
-    found = running.effects().merge(STUDY, on="patient")
-    assert np.corrcoef(found["effect"], found["truth_effect"])[0, 1] > 0.8
-    np.testing.assert_allclose(found["upper"] - found["effect"], 1.959964 * found["sd"], rtol=1e-6)
+    effects = running.effects().merge(STUDY, on="patient")
+    assert np.corrcoef(effects["effect"], effects["truth_effect"])[0, 1] > 0.8
+    np.testing.assert_allclose(effects["upper"] - effects["effect"], 1.959964 * effects["sd"], rtol=1e-6)
     some = running.effects(["p003", "p001"], alpha=0.5)
     assert some["patient"].tolist() == ["p003", "p001"]
     np.testing.assert_allclose((some["upper"] - some["effect"]) / some["sd"], 0.67448975, rtol=1e-6)
@@ -91,19 +91,19 @@ def test_codes_are_groups_of_their_own_whatever_their_column_is_called() -> None
     study = STUDY.assign(units=np.arange(len(STUDY)) % 8 + 1)
     campaign = new_campaign(study, covariates={"units": "categorical"}, protected=["units"])
     run_rounds(campaign, study, 2)
-    found = campaign.subgroups("units")
-    assert found["group"].tolist() == [str(k) for k in range(1, 9)]
-    assert found["units"].sum() == len(study)
+    groups = campaign.subgroups("units")
+    assert groups["group"].tolist() == [str(k) for k in range(1, 9)]
+    assert groups["units"].sum() == len(study)
 
 
 def test_advice_is_about_those_who_matter() -> None:
-    """Only the oldest matter, and what is known of them is less than of all."""
+    """Only the oldest matter, and less is known of them than of all."""
     study = STUDY.assign(matters=(STUDY["age"] > STUDY["age"].quantile(0.9)) * 1.0)
-    known = [new_campaign(study.drop(columns="matters")), new_campaign(study, weight="matters")]
-    for campaign in known:
+    campaigns = [new_campaign(study.drop(columns="matters")), new_campaign(study, weight="matters")]
+    for campaign in campaigns:
         campaign.tell(measured(study, study["patient"][:40]))
-    everyone, some = (campaign.advice(5) for campaign in known)
-    effects = known[1].effects(study.loc[study["matters"] > 0, "patient"])
+    everyone, some = (campaign.advice(5) for campaign in campaigns)
+    effects = campaigns[1].effects(study.loc[study["matters"] > 0, "patient"])
     assert some.expected_error == pytest.approx(np.sqrt((effects["sd"] ** 2).mean()))
     assert some.expected_error != pytest.approx(everyone.expected_error)
     assert "those who matter, by 'matters'" in some.reasons[0]
@@ -113,18 +113,18 @@ def test_nobody_left_is_no_matter_of_money() -> None:
     study = STUDY.head(30).assign(price=10.0)
     campaign = new_campaign(study, cost="price", budget=1000.0)
     campaign.tell(measured(study, campaign.ask(30)["patient"]))
-    found = campaign.advice()
-    assert found.verdict == "stop: nobody is left to measure"
-    assert found.reasons[-1] == "700 of the budget of 1,000 is left."
-    assert found.size == 0
+    advice = campaign.advice()
+    assert advice.verdict == "stop: nobody is left to measure"
+    assert advice.reasons[-1] == "700 of the budget of 1,000 is left."
+    assert advice.size == 0
 
 
 def test_people_in_another_table(running: Campaign) -> None:
     new = pool_of(people(5, seed=9)).drop(columns=["drug"])
     new.loc[0, "sex"] = "unknown"
-    found = running.predict(pl.from_pandas(new))
-    assert isinstance(found, pl.DataFrame)
-    assert found["patient"].to_list() == new["patient"].tolist()
+    predicted = running.predict(pl.from_pandas(new))
+    assert isinstance(predicted, pl.DataFrame)
+    assert predicted["patient"].to_list() == new["patient"].tolist()
     same = running.predict(pool_of(STUDY))
     np.testing.assert_allclose(same["effect"], running.effects()["effect"])
     assert (same["outside_support"] == running.effects()["outside_support"]).mean() > 0.9

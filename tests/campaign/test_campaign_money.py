@@ -121,18 +121,18 @@ def test_two_who_ask_at_once_get_different_people(rounds: int, tmp_path: Path, m
     path = tmp_path / "study.db"
     campaign = new_campaign(STUDY, path)
     run_rounds(campaign, STUDY, rounds)
-    record, others = Campaign._record, list[str]()
+    record, other_batch = Campaign._record, list[str]()
 
     def late(self: Campaign, batch: Round) -> Round | None:
         monkeypatch.setattr(Campaign, "_record", record)
         with Campaign(path) as other:
-            others.extend(other.ask(4)["patient"].astype(str))
-        assert set(batch.ids) == set(others)
+            other_batch.extend(other.ask(4)["patient"].astype(str))
+        assert set(batch.ids) == set(other_batch)
         return record(self, batch)
 
     monkeypatch.setattr(Campaign, "_record", late)
     batch = campaign.ask(4)
-    assert not set(batch["patient"].astype(str)) & set(others)
+    assert not set(batch["patient"].astype(str)) & set(other_batch)
     assert batch["round"].unique().tolist() == [rounds + 2]
     assert len(campaign.pending()) == 8
     campaign.close()

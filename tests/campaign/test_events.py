@@ -41,8 +41,8 @@ def changed(event: Event, **fields: Any) -> Event:
 
 
 def test_what_a_newer_release_has_stored_is_refused(eventful: Campaign) -> None:
-    first, *others = eventful.storage.events()
-    batch = next(event for event in others if event.kind == "asked")
+    first, *later = eventful.storage.events()
+    batch = next(event for event in later if event.kind == "asked")
     with pytest.raises(StorageError, match=r"unknown event 'paused': this campaign needs a newer causalbald\."):
         State().apply([Event(1, "", "paused", {})])
     for event in (

@@ -61,9 +61,9 @@ def test_another_seed_draws_other_studies(pool: pd.DataFrame, simulation: Simula
 def test_summary_and_verdict(simulation: Simulation) -> None:
     summary = simulation.summary()
     assert (summary["seeds"], summary["units"], summary["pool"], summary["paid"]) == (2, 80, 80, 25)
-    own, random = (simulation.trials[simulation.trials["acquisition"] == name] for name in ("default", "random"))
+    chosen, random = (simulation.trials[simulation.trials["acquisition"] == name] for name in ("default", "random"))
     target = random.loc[random["labels"] == 25, "pehe"].mean()
-    reached = own.groupby("labels")["pehe"].mean() <= target
+    reached = chosen.groupby("labels")["pehe"].mean() <= target
     if reached.loc[25]:
         assert summary["saved"] == pytest.approx(1 - summary["needed"] / 25)
     else:
@@ -92,14 +92,14 @@ def test_large_pools_are_sampled(pool: pd.DataFrame, monkeypatch: pytest.MonkeyP
 
 def test_rounds_of_equal_money(pool: pd.DataFrame) -> None:
     price = np.where(np.arange(len(pool)) % 2, 1.0, 9.0)
-    found = simulate(pool.assign(price=price), **PLAN, cost="price")
-    own, random = (found.trials[found.trials["acquisition"] == a] for a in ("default", "random"))
-    assert own["paid"].tolist() == [50, 75, 100, 125] * 2
+    simulation = simulate(pool.assign(price=price), **PLAN, cost="price")
+    chosen, random = (simulation.trials[simulation.trials["acquisition"] == a] for a in ("default", "random"))
+    assert chosen["paid"].tolist() == [50, 75, 100, 125] * 2
     assert random["labels"].tolist() == [10, 15, 20, 25] * 2
-    later = own["step"] > 0
-    assert (own.loc[later, "spent"] <= own.loc[later, "paid"].clip(lower=float(own["spent"].min()))).all()
-    assert own["labels"].max() > 25  # cheap people, and so more of them
-    assert "(the sum of column 'price')" in found.verdict
+    later = chosen["step"] > 0
+    assert (chosen.loc[later, "spent"] <= chosen.loc[later, "paid"].clip(lower=float(chosen["spent"].min()))).all()
+    assert chosen["labels"].max() > 25  # cheap people, and so more of them
+    assert "(the sum of column 'price')" in simulation.verdict
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ from tests.helpers.storages import PARTS, START, created, note, refused
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     if request.param == "memory":
-        kept: dict[str, Storage] = {}
-        return lambda name: kept.setdefault(name, MemoryStorage())
+        storages: dict[str, Storage] = {}
+        return lambda name: storages.setdefault(name, MemoryStorage())
     if request.param == "sqlite":
         return lambda name: open_storage(tmp_path / f"{name}.db")
     url = campaign_url()
@@ -56,7 +56,7 @@ class CountsFromZero(MemoryStorage):
 
 class DecidesInTheDark(MemoryStorage):
     def append(self, after: int, decide: Decide) -> list[Event]:
-        return super().append(after, lambda known: decide([]))
+        return super().append(after, lambda _events: decide([]))
 
 
 class RecordsBeforeItDecides(MemoryStorage):
@@ -73,9 +73,9 @@ class CreatesAgain(MemoryStorage):
 
 @pytest.mark.parametrize("broken", [CountsFromZero, DecidesInTheDark, RecordsBeforeItDecides, CreatesAgain])
 def test_the_suite_finds_broken_storages(broken: type[MemoryStorage]) -> None:
-    kept: dict[str, Storage] = {}
+    storages: dict[str, Storage] = {}
     with pytest.raises(AssertionError):
-        check_storage(lambda name: kept.setdefault(name, broken()))
+        check_storage(lambda name: storages.setdefault(name, broken()))
 
 
 def test_a_part_beyond_the_limit_is_refused(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +163,8 @@ def test_an_older_version_is_brought_up_to_date(where: str, monkeypatch: pytest.
     monkeypatch.setattr(_schema, "SCHEMA", 3)
     monkeypatch.setattr(_schema, "MIGRATIONS", {2: add_column, 3: rename_kind})
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: open_storage(where).append(0, note)[0].kind, range(4)))
-    assert found == ["begin"] * 4
+        kinds = list(pool.map(lambda _: open_storage(where).append(0, note)[0].kind, range(4)))
+    assert kinds == ["begin"] * 4
     storage = open_storage(where)
     storage.check()
     assert len(storage.events()) == 5

@@ -169,9 +169,9 @@ def ordinary_user() -> Iterator[Path]:
 
 def test_permissions() -> None:
     with ordinary_user() as folder:
-        own = folder / "own"
-        own.mkdir()
-        path = own / "study.db"
+        locked = folder / "own"
+        locked.mkdir()
+        path = locked / "study.db"
         created(path)
         path.chmod(0o444)
         storage = open_storage(path)
@@ -183,16 +183,16 @@ def test_permissions() -> None:
         with refused("not allowed to read", "permission"):
             open_storage(path).events()
         path.chmod(0o644)
-        own.chmod(0o555)
+        locked.chmod(0o555)
         assert len(open_storage(path).events()) == 1
         with refused("cannot be changed", "folder writable"):
             open_storage(path).append(0, note)
         with refused("new.db", "cannot be opened", "folder writable"):
-            created(own / "new.db")
-        own.chmod(0)
+            created(locked / "new.db")
+        locked.chmod(0)
         with refused("cannot open", "permissions"):
             open_storage(path).events()
-        own.chmod(0o755)
+        locked.chmod(0o755)
         assert len(open_storage(path).append(0, note)) == 2
 
 

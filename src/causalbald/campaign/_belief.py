@@ -51,7 +51,7 @@ class Belief:
 
     @classmethod
     def after(cls, state: State, pool: CampaignPool, settings: CampaignSettings) -> Belief:
-        """Fit the campaign's model on all outcomes of a state, of which :func:`lacking_arm` has found enough."""
+        """Fit the campaign's model on all outcomes of a state; :func:`lacking_arm` must have found enough of them."""
         units = pool.units.positions(state.outcomes)
         y = np.fromiter(state.outcomes.values(), dtype=np.float64, count=len(units))
         order = np.argsort(units)  # the order of telling must not matter

@@ -33,7 +33,7 @@ def write(storage: Storage, rows: int, path: Path) -> None:
     check_place(path)
     if path.exists() and not _is_export(path):
         raise InputError(f"{str(path)!r} exists and is no exported campaign: choose another name, or delete it first.")
-    with replacing(path, storage.file) as beside, beside.open("w", encoding="utf-8") as file:
+    with replacing(path, storage.file) as whole_file, whole_file.open("w", encoding="utf-8") as file:
         events = storage.events()
         head = {"format": "causalbald campaign", "version": FORMAT, "events": len(events)}
         file.write(json.dumps(head) + "\n")

@@ -78,8 +78,8 @@ class Outcomes:
                 f"{len(withdrawn)} of these units were withdrawn, for example {unit!r} ({state.withdrawn[unit]}): "
                 "leave them out."
             )
-        known = {unit: state.outcomes[unit] for unit in self.values if unit in state.outcomes}
-        replaced = {unit: value for unit, value in known.items() if value != self.values[unit]}
+        before = {unit: state.outcomes[unit] for unit in self.values if unit in state.outcomes}
+        replaced = {unit: value for unit, value in before.items() if value != self.values[unit]}
         if replaced and not overwrite:
             unit, value = next(iter(replaced.items()))
             raise InputError(
@@ -87,10 +87,10 @@ class Outcomes:
                 f"{amount(value)}, now {amount(self.values[unit])}. To correct it, say overwrite=True "
                 "(--overwrite); the history keeps both."
             )
-        changed = {unit: value for unit, value in self.values.items() if unit not in known or unit in replaced}
+        changed = {unit: value for unit, value in self.values.items() if unit not in before or unit in replaced}
         summary = TellSummary(
-            new=len(self.values) - len(known),
-            known=len(known) - len(replaced),
+            new=len(self.values) - len(before),
+            known=len(before) - len(replaced),
             corrected=len(replaced),
             empty=self.empty,
             pending=sum(unit not in changed for unit in state.pending),

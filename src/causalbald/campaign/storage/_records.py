@@ -65,6 +65,7 @@ def require_known(after: int, last: int, place: str) -> None:
 
 
 def _to_json(draft: Draft) -> str:
+    """Return the body of an event as JSON text; raises InputError if it is not plain JSON."""
     try:
         text = json.dumps(draft.body, ensure_ascii=False, allow_nan=False)
         text.encode()

@@ -122,6 +122,7 @@ class SqlStorage(Storage):
         return [row.event() for row in rows]
 
     def _read_events(self, connection: Connection, after: int) -> list[Event]:
+        """Return the events with a number above ``after``, in order."""
         columns = "SELECT number, time, kind, body FROM causalbald_events"
         rows = connection.execute(
             f"{columns} WHERE campaign = ? AND number > ? ORDER BY number", (*self._campaign, after)
