@@ -76,9 +76,35 @@ class Advice:
 
 
 def advise(state: State, pool: CampaignPool, settings: CampaignSettings, size: int, belief: Belief | None) -> Advice:
-    """Return advice on asking for ``size`` more measurements; ``belief`` is None while there is no model.
+    """Return advice on asking for more measurements. Called by ``Campaign.advice`` and by the report.
 
-    Called by ``Campaign.advice`` and by the report.
+    Parameters
+    ----------
+    state : State
+        Where the campaign stands.
+    pool : CampaignPool
+        All units of the campaign.
+    settings : CampaignSettings
+        What the campaign is about.
+    size : int
+        Size of the next batch that the advice is about.
+    belief : Belief, optional
+        None while there is no model.
+
+    Returns
+    -------
+    Advice
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign, advise
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns)
+    >>> advise(campaign.state, campaign.pool, campaign.settings, 5, None).reasons
+    ('there are too few outcomes yet for a model.',)
     """
     left = settings.whole_budget.after(state.spent)
     open_units = pool.without(state.closed)

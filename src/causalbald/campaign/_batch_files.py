@@ -13,9 +13,34 @@ from causalbald.tables import Ids
 
 
 def batch_table(settings: CampaignSettings, units: Ids, rounds: Iterable[Round]) -> pa.Table:
-    """Return batches as a table with a row per pick, in their order; called by ``ask``, ``pending`` and the commands.
+    """Return batches as a table with a row per pick, in their order.
 
     A column that has the name of the outcome is left out: the user would tell it as outcomes.
+
+    Parameters
+    ----------
+    settings : CampaignSettings
+        Names the columns and the arms.
+    units : Ids
+        Of the pool.
+    rounds : iterable of Round
+        The batches, or parts of them.
+
+    Returns
+    -------
+    Arrow table
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign, batch_table
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns)
+    >>> table = batch_table(campaign.settings, campaign.pool.units, [])
+    >>> table.column_names[:4]
+    ['patient', 'rank', 'round', 'drug']
     """
     batches = list(rounds)
     picks = [pick for batch in batches for pick in batch.picks]

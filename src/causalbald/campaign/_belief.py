@@ -41,6 +41,19 @@ class Belief:
     settings : CampaignSettings
     labels : int
         Outcomes that the model has learned from.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns, model="gp")
+    >>> _ = campaign.tell({unit: 0.1 * unit + unit % 2 for unit in range(12)})
+    >>> belief = campaign.belief()
+    >>> belief.labels, belief.effects(campaign.pool.x).mean.shape
+    (12, (40,))
     """
 
     def __init__(self, model: CateEstimator, pool: CampaignPool, settings: CampaignSettings, labels: int) -> None:
@@ -154,7 +167,32 @@ class Belief:
 
 
 def lacking_arm(state: State, pool: CampaignPool) -> int | None:
-    """Return an arm with too few outcomes for a model; None if both arms have enough."""
+    """Return an arm with too few outcomes for a model; None if both arms have enough.
+
+    Parameters
+    ----------
+    state : State
+        Where the campaign stands.
+    pool : CampaignPool
+        All units of the campaign.
+
+    Returns
+    -------
+    int or None
+        0 for control, 1 for treated.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign, lacking_arm
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns)
+    >>> _ = campaign.tell({0: 1.5, 2: 1.0, 3: 2.0})
+    >>> lacking_arm(campaign.state, campaign.pool)
+    1
+    """
     if not state.outcomes:
         return 1
     counts = np.bincount(pool.arm[pool.units.positions(state.outcomes)], minlength=2)

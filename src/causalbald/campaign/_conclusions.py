@@ -74,8 +74,33 @@ class Policy:
 class Conclusions:
     """What is believed about everyone: effects of single units, on average, of the policy, and of groups.
 
-    ``treats`` and ``settled`` (N,) say which units the policy treats, and for which it is settled whether the treatment
-    is worthwhile. Gains count so that more is better, on average over everyone, compared with treating nobody.
+    Parameters
+    ----------
+    effects : Effects
+        Of the N units of the pool.
+    treats, settled : (N,)
+        Which units the policy treats, and for which it is settled whether the treatment is worthwhile.
+    average : AverageEffect
+        Over everyone.
+    gain, gain_of_all : AverageEffect
+        Of the policy, and of treating everyone, on average over everyone, compared with treating nobody; counted so
+        that more is better.
+    groups : dict
+        From column to a list of GroupEffect.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign, conclude
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns, model="gp")
+    >>> _ = campaign.tell({unit: 0.1 * unit + unit % 2 for unit in range(12)})
+    >>> belief = campaign.belief()
+    >>> conclusions = conclude(belief, belief.effects(campaign.pool.x), {}, alpha=0.05)
+    >>> conclusions.gain_of_all == conclusions.average
+    True
     """
 
     effects: Effects
@@ -85,15 +110,41 @@ class Conclusions:
     gain: AverageEffect
     gain_of_all: AverageEffect
     groups: dict[str, list[GroupEffect]]
-    """Effects of the groups of some columns, by column."""
 
 
 @one_thread()
 def conclude(belief: Belief, effects: Effects, groups: dict[str, pd.Categorical[str]], alpha: float) -> Conclusions:
-    """Return what is believed about everyone, in one pass over the pool.
+    """Return what is believed about everyone, in one pass over the pool. Called by ``policy`` and by the report.
 
-    ``effects`` are those of the whole pool, ``groups`` the group of each unit by some columns. Called by :func:`policy`
-    and by the report.
+    Parameters
+    ----------
+    belief : Belief
+        Of the campaign, about its pool.
+    effects : Effects
+        Of the whole pool.
+    groups : dict
+        From column to the group of each unit, as :func:`groups_of` returns it.
+    alpha : float
+        Probability that an interval misses.
+
+    Returns
+    -------
+    Conclusions
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign, conclude, groups_of
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns, model="gp")
+    >>> _ = campaign.tell({unit: 0.1 * unit + unit % 2 for unit in range(12)})
+    >>> belief = campaign.belief()
+    >>> groups = {"age": groups_of(campaign.pool, "age")}
+    >>> conclusions = conclude(belief, belief.effects(campaign.pool.x), groups, alpha=0.05)
+    >>> [group.units for group in conclusions.groups["age"]]
+    [8, 8, 8, 8, 8]
     """
     n, sign = len(belief.pool), belief.settings.sign
     treats = belief.treats(effects)

@@ -27,16 +27,35 @@ SMALLEST_SD = 1e-300
 
 @dataclass(frozen=True)
 class Effects:
-    """Belief about the effect of each of n units by itself. All arrays are (n,) except ``outcome_sd`` (n, 2)."""
+    """Belief about the effect of each of n units by itself.
+
+    Parameters
+    ----------
+    mean, sd : (n,)
+        Expected effect, and standard deviation of the belief.
+    lower, upper : (n,)
+        Ends of the intervals.
+    outcome_sd : (n, 2)
+        Standard deviation of the expected outcome under each arm.
+    n_draws : int, optional
+        How many draws the belief was estimated from; None for a closed form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.campaign import Effects
+    >>> mean, sd = np.array([0.0, 2.0]), np.ones(2)
+    >>> effects = Effects(mean, sd, mean - 1.96, mean + 1.96, np.ones((2, 2)), n_draws=None)
+    >>> effects.probability_above(0.0, sign=1).round(3).tolist()
+    [0.5, 0.977]
+    """
 
     mean: Array
     sd: Array
     lower: Array
     upper: Array
     outcome_sd: Array
-    """Standard deviation of the expected outcome under each arm."""
     n_draws: int | None
-    """How many draws the belief was estimated from; None for a closed form."""
 
     def probability_above(self, threshold: float, sign: int) -> Array:
         """Return the probability that sign * effect exceeds ``threshold``, (n,)."""
@@ -110,7 +129,32 @@ class GroupEffect:
 def groups_of(pool: CampaignPool, by: str) -> pd.Categorical[str]:
     """Return the group of each unit by a column of the pool: its values, or fifths of a column of numbers.
 
-    Raises InputError if the campaign has no such column. Called by ``subgroups`` and by the report.
+    Parameters
+    ----------
+    pool : CampaignPool
+        All units of the campaign.
+    by : str
+        A covariate or a protected column.
+
+    Returns
+    -------
+    Categorical (N,)
+
+    Raises
+    ------
+    InputError
+        If the campaign has no such column.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign, groups_of
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns)
+    >>> len(groups_of(campaign.pool, "age").categories)
+    5
     """
     check_text(by, "the name of the column of the groups")
     try:

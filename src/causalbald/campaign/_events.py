@@ -324,7 +324,28 @@ _CLASSES: dict[str, type[Happening]] = {c.kind: c for c in (Creation, Round, Mea
 
 
 def happening(event: Event) -> Happening:
-    """Return what an event of a campaign means; raises StorageError for a kind that only a newer release knows."""
+    """Return what an event of a campaign means.
+
+    Parameters
+    ----------
+    event : Event
+        From a storage.
+
+    Returns
+    -------
+    Creation, Round, Measurements, Failure or Withdrawal
+
+    Raises
+    ------
+    StorageError
+        If only a newer release knows the kind of the event, or one of its fields.
+
+    Examples
+    --------
+    >>> from causalbald.campaign import Event, happening
+    >>> happening(Event(2, "2026-01-01T12:00:00", "failed", {"units": ["p7"], "reason": "did not come"}))
+    Failure(units=['p7'], reason='did not come')
+    """
     if event.kind not in _CLASSES:
         raise StorageError(f"unknown event {event.kind!r}: this campaign needs a newer causalbald.")
     return _CLASSES[event.kind].from_json(event.body)

@@ -32,6 +32,19 @@ class CampaignPool:
         Holds the parts that :func:`pool_parts` made.
     creation : Creation
         The first event of the campaign.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns)
+    >>> len(campaign.pool), campaign.pool.x.shape
+    (40, (40, 1))
+    >>> campaign.pool.units.positions([39, 0]).tolist()
+    [39, 0]
     """
 
     def __init__(self, storage: Storage, creation: Creation) -> None:

@@ -18,22 +18,44 @@ class State:
     """What the events so far add up to, by id.
 
     A unit that failed may be asked for again, a withdrawn one never. An outcome stays in use whatever else happens to
-    its unit.
+    its unit. Its fields change when events are applied.
+
+    Parameters
+    ----------
+    number : int
+        Number of the last event.
+    told : int
+        Number of the last event that changed an outcome. Beliefs depend on nothing later.
+    creation : Creation, optional
+        None before the first event.
+    outcomes : dict
+        Outcome of each measured unit.
+    pending : dict
+        Round in which each pending unit was asked for.
+    failed, withdrawn : dict
+        Reason for each unit.
+    rounds : list of Round
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns)
+    >>> _ = campaign.tell({7: 1.5})
+    >>> campaign.state.of("7"), campaign.state.of("8")
+    ('measured', 'available')
     """
 
     number: int = 0
-    """Number of the last event."""
     told: int = 0
-    """Number of the last event that changed an outcome: beliefs depend on nothing later."""
     creation: Creation | None = None
-    """None before the first event."""
     outcomes: dict[str, float] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
-    """Round in which each unit was asked for."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Reason why each measurement failed."""
     withdrawn: dict[str, str] = field(default_factory=dict)
-    """Reason why each unit was withdrawn."""
     rounds: list[Round] = field(default_factory=list)
 
     def apply(self, events: Iterable[Event]) -> State:

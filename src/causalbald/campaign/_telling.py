@@ -60,7 +60,21 @@ class TellSummary:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Outcomes by id, and how many rows had none."""
+    """Outcomes that a user told, before they are compared with what is known.
+
+    Parameters
+    ----------
+    values : dict
+        From id to outcome.
+    empty : int
+        Rows without an outcome.
+
+    Examples
+    --------
+    >>> from causalbald.campaign import Outcomes
+    >>> Outcomes({"p7": 1.5}, empty=2).values
+    {'p7': 1.5}
+    """
 
     values: dict[str, float]
     empty: int
@@ -117,10 +131,40 @@ def _warn_if_no_longer_binary(changed: Mapping[str, float], before: Sequence[flo
 
 
 def outcomes_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rounds) -> Outcomes:
-    """Return the outcomes in a frame, a file or a mapping from id to outcome; ``rounds`` are the recorded batches.
+    """Return the outcomes in a frame, a file or a mapping from id to outcome. Nothing is recorded.
 
-    Raises InputError for an unknown id, an outcome that is no number, or a source without outcomes. Called by
-    ``Campaign.tell``, and by ``ask -o`` to see whether a file holds outcomes that were not told.
+    Called by ``Campaign.tell``, and by ``ask -o`` to see whether a file holds outcomes that were not told.
+
+    Parameters
+    ----------
+    source : DataFrame, Arrow table, mapping, or path to a CSV, Parquet or Excel file
+        What the user told.
+    settings : CampaignSettings
+        Names the columns of ids and outcomes.
+    units : Ids
+        Of the pool.
+    rounds : list of Round
+        Recorded batches, which decide whom a cell means that a spreadsheet may have changed.
+
+    Returns
+    -------
+    Outcomes
+
+    Raises
+    ------
+    InputError
+        If an id is unknown, an outcome is no number, or there is no outcome at all.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.campaign import Campaign, outcomes_of
+    >>> from causalbald.campaign.storage import MemoryStorage
+    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
+    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
+    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns)
+    >>> outcomes_of({7: 1.5}, campaign.settings, campaign.pool.units, []).values
+    {'7': 1.5}
     """
     if isinstance(source, Mapping):
         if not source:

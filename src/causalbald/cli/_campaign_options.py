@@ -163,7 +163,7 @@ def require_ours(table: pa.Table, output: Path | None, *kinds: Sequence[str]) ->
 
 def batch_columns(campaign: Campaign) -> list[str]:
     """Return the columns of a batch that is to be filled in."""
-    from causalbald.campaign._batch_files import batch_table
+    from causalbald.campaign import batch_table
 
     return [*batch_table(campaign.settings, campaign.pool.units, []).column_names, campaign.settings.outcome]
 
@@ -173,7 +173,7 @@ def keep_untold(campaign: Campaign, output: Path | None, columns: Sequence[str])
 
     A table of ours of the same kind has these ``columns``, or the id and then these.
     """
-    from causalbald.campaign._telling import outcomes_of
+    from causalbald.campaign import outcomes_of
 
     settings = campaign.settings
     if (old := table_at(output, id=settings.id)) is None:

@@ -10,10 +10,7 @@ from markupsafe import Markup
 
 from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
-from causalbald.campaign import AverageEffect, CampaignSettings
-from causalbald.campaign._belief import Belief, lacking_arm
-from causalbald.campaign._pool import CampaignPool
-from causalbald.campaign._state import State
+from causalbald.campaign import AverageEffect, Belief, CampaignPool, CampaignSettings, State, lacking_arm
 from causalbald.figures import draw_audit
 from causalbald.metrics import paired_interval
 from causalbald.report._page import figure_svg

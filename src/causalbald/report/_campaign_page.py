@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from causalbald._files import replacing
 from causalbald._version import __version__
-from causalbald.campaign._advice import advise
-from causalbald.campaign._belief import Belief, lacking_arm
+from causalbald.campaign import Belief, advise, lacking_arm
 from causalbald.errors import ApproximationWarning, InputError
 from causalbald.report import _audits, _checks, _record
 from causalbald.report._effects import Axis, findings
 from causalbald.report._page import render
 
 if TYPE_CHECKING:
-    from causalbald.campaign import Campaign
-    from causalbald.campaign._state import State
+    from causalbald.campaign import Campaign, State
 
 USUAL_BATCH_SIZE = 10
 RATIO_AXIS = Axis(0.0, 2.0)

@@ -12,10 +12,7 @@ from markupsafe import Markup
 from causalbald._random import generator
 from causalbald._typing import Mask
 from causalbald._words import visible
-from causalbald.campaign import CampaignSettings
-from causalbald.campaign._effects import groups_of
-from causalbald.campaign._pool import CampaignPool
-from causalbald.campaign._state import State
+from causalbald.campaign import CampaignPool, CampaignSettings, State, groups_of
 from causalbald.diagnostics import balance_table, common_support, representativeness, separation
 from causalbald.figures import draw_balance, draw_support
 from causalbald.report._page import figure_svg

@@ -12,10 +12,7 @@ from markupsafe import Markup
 
 from causalbald._random import generator
 from causalbald._threads import one_thread
-from causalbald.campaign import AverageEffect, GroupEffect
-from causalbald.campaign._belief import Belief
-from causalbald.campaign._conclusions import Conclusions, conclude
-from causalbald.campaign._effects import Effects, groups_of
+from causalbald.campaign import AverageEffect, Belief, Conclusions, Effects, GroupEffect, conclude, groups_of
 from causalbald.diagnostics import group_values
 from causalbald.errors import ApproximationWarning
 from causalbald.figures._campaign import MAX_LINES, draw_effects

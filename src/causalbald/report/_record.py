@@ -11,10 +11,17 @@ import pandas as pd
 from markupsafe import Markup
 
 from causalbald._words import amount, visible
-from causalbald.campaign import BeliefSummary, CampaignSettings, Failure, Measurements, Round, Withdrawal
-from causalbald.campaign._belief import Belief
-from causalbald.campaign._events import happening
-from causalbald.campaign._state import State
+from causalbald.campaign import (
+    Belief,
+    BeliefSummary,
+    CampaignSettings,
+    Failure,
+    Measurements,
+    Round,
+    State,
+    Withdrawal,
+    happening,
+)
 from causalbald.campaign.storage import Event
 from causalbald.figures import draw_progress
 from causalbald.report._page import figure_svg
