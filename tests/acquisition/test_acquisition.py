@@ -33,11 +33,11 @@ def draws(belief: Posterior) -> Array:
     return belief.draws(400_000, np.random.default_rng(0))
 
 
-def own(draws: Array) -> Array:
+def under_arm(draws: Array) -> Array:
     return draws[:, np.arange(UNITS), TREATMENT]
 
 
-def other(draws: Array) -> Array:
+def under_other_arm(draws: Array) -> Array:
     return draws[:, np.arange(UNITS), 1 - TREATMENT]
 
 
@@ -69,12 +69,12 @@ def test_tau_bald_against_draws(belief: Posterior, draws: Array) -> None:
 
 
 def test_mu_bald_against_draws(belief: Posterior, draws: Array) -> None:
-    np.testing.assert_allclose(score("mu-bald", belief), np.log(own(draws).var(axis=0)), atol=0.02)
+    np.testing.assert_allclose(score("mu-bald", belief), np.log(under_arm(draws).var(axis=0)), atol=0.02)
 
 
 def test_rho_bald_is_the_papers_formula_on_draws(belief: Posterior, draws: Array) -> None:
     """Equation rho_def: (Var(mu_t) - 2 Cov(mu_t, mu_t')) / Var(mu_t') + 1, without the increasing 1/2 log."""
-    factual, counterfactual = own(draws), other(draws)
+    factual, counterfactual = under_arm(draws), under_other_arm(draws)
     covariance = ((factual - factual.mean(0)) * (counterfactual - counterfactual.mean(0))).mean(0)
     ratio = (factual.var(0) - 2 * covariance) / counterfactual.var(0) + 1
     np.testing.assert_allclose(score("rho-bald", belief), np.log(ratio), atol=0.02)
@@ -82,18 +82,18 @@ def test_rho_bald_is_the_papers_formula_on_draws(belief: Posterior, draws: Array
 
 def test_mu_rho_bald_is_the_papers_product_on_draws(belief: Posterior, draws: Array) -> None:
     effect = draws[:, :, 1] - draws[:, :, 0]
-    product = own(draws).var(0) * effect.var(0) / other(draws).var(0)
+    product = under_arm(draws).var(0) * effect.var(0) / under_other_arm(draws).var(0)
     np.testing.assert_allclose(score("mu-rho-bald", belief), np.log(product), atol=0.03)
 
 
 def test_mu_pi_bald_is_the_papers_product_on_draws(belief: Posterior, draws: Array) -> None:
     chance = np.where(TREATMENT == 1, 1 - PROPENSITY, PROPENSITY)
-    np.testing.assert_allclose(score("mu-pi-bald", belief), np.log(chance * own(draws).var(0)), atol=0.02)
+    np.testing.assert_allclose(score("mu-pi-bald", belief), np.log(chance * under_arm(draws).var(0)), atol=0.02)
 
 
 def test_mu_info_is_the_mutual_information_of_a_gaussian_outcome(belief: Posterior, draws: Array) -> None:
     """I(Y; mu) = H(Y) - H(Y | mu), with entropies of Gaussians."""
-    predictive = stats.norm(scale=np.sqrt(own(draws).var(0) + 0.5)).entropy()
+    predictive = stats.norm(scale=np.sqrt(under_arm(draws).var(0) + 0.5)).entropy()
     conditional = stats.norm(scale=np.sqrt(0.5)).entropy()
     np.testing.assert_allclose(np.exp(score("mu-info", belief)), predictive - conditional, atol=0.01)
 

@@ -82,16 +82,18 @@ def test_closed_forms_are_what_measuring_does(name: str, residual: bool) -> None
 def test_of_a_sample_a_unit_is_left_out_and_its_own_effect_is_one_of_all(
     name: str, residual: bool, weighted: bool
 ) -> None:
-    p, each = fake_posterior(UNITS, residual=residual, rank=5), np.linspace(0.0, 0.3, UNITS)
-    own = each if weighted else 0.05
-    sample = acquisition.TargetPopulation.of(TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3, unit_weight=own)
+    p, unit_shares = fake_posterior(UNITS, residual=residual, rank=5), np.linspace(0.0, 0.3, UNITS)
+    unit_weight = unit_shares if weighted else 0.05
+    sample = acquisition.TargetPopulation.of(
+        TARGETS.positions, UNITS, TARGETS.weights, threshold=0.3, unit_weight=unit_weight
+    )
     got = acquisition.score(name, p, ARM, population=sample)
     for i in range(UNITS):
-        others = np.zeros(UNITS)
-        others[sample.positions] = sample.weights
-        others[i] = 0.0
-        share = each[i] if weighted else 0.05
-        weights = (1 - share) * others / others.sum() + share * (np.arange(UNITS) == i)
+        other_units = np.zeros(UNITS)
+        other_units[sample.positions] = sample.weights
+        other_units[i] = 0.0
+        share = unit_shares[i] if weighted else 0.05
+        weights = (1 - share) * other_units / other_units.sum() + share * (np.arange(UNITS) == i)
         everyone = acquisition.TargetPopulation.of(np.arange(UNITS), UNITS, weights, threshold=0.3)
         expected = brute_force(name, p, everyone)[i]
         assert got[i] == pytest.approx(expected, rel=2e-3 if name == "regret" else 1e-5, abs=1e-4)
@@ -175,7 +177,7 @@ def test_squared_covariances_from_draws_are_unbiased_before_they_are_floored() -
     worth = np.exp(acquisition.score("tau-vr", exact, ARM, population=TARGETS)) * (
         exact.variance[np.arange(UNITS), ARM] + exact.noise[0, 0]
     )
-    found = []
+    sums = []
     for _ in range(4000):
         p = Posterior.from_draws(exact.draws(8, rng), 0.5)
         spread = p.variance[np.arange(UNITS), ARM] + 0.5
@@ -186,15 +188,15 @@ def test_squared_covariances_from_draws_are_unbiased_before_they_are_floored() -
         effects = _targeted._Effects.of(p, TARGETS.weights, TARGETS.positions, TARGETS.threshold)
         c = _targeted._covariance(targets, slice(None), 1) - _targeted._covariance(targets, slice(None), 0)
         n = 7
-        both = p.variance[np.arange(UNITS), ARM][:, None] * effects.variance
-        square = n * (n * c**2 - both) / ((n + 2) * (n - 1))
+        product = p.variance[np.arange(UNITS), ARM][:, None] * effects.variance
+        square = n * (n * c**2 - product) / ((n + 2) * (n - 1))
         np.testing.assert_allclose(
             _targeted._squared(c, np.stack([p.variance[np.arange(UNITS), ARM], spread], axis=1), effects),
             np.maximum(square, 0),
         )
-        found.append(square @ TARGETS.weights)
-    standard_error = np.std(found, axis=0) / np.sqrt(len(found))
-    assert (np.abs(np.mean(found, axis=0) - worth) < 4 * standard_error).all()
+        sums.append(square @ TARGETS.weights)
+    standard_error = np.std(sums, axis=0) / np.sqrt(len(sums))
+    assert (np.abs(np.mean(sums, axis=0) - worth) < 4 * standard_error).all()
 
 
 def test_draws_of_independent_units_say_little_about_both_outcomes() -> None:
@@ -203,8 +205,10 @@ def test_draws_of_independent_units_say_little_about_both_outcomes() -> None:
     p, arm = Posterior.from_draws(draws, 0.1), np.arange(200) % 2
     everyone = acquisition.TargetPopulation.of(np.arange(200), 200)
     worth = np.exp(acquisition.score("epig-mu", p, arm, population=everyone))
-    own = 0.5 * np.log(1 / (0.1 / 1.1)) / 200  # what an outcome says of itself
-    assert own < worth.mean() < own + 0.5 * 2 / 49  # chance: R² of two regressors is 2 / 49, of which half stays
+    to_itself = 0.5 * np.log(1 / (0.1 / 1.1)) / 200  # what an outcome says of itself
+    assert (
+        to_itself < worth.mean() < to_itself + 0.5 * 2 / 49
+    )  # chance: R² of two regressors is 2 / 49, of which half stays
 
 
 @pytest.mark.parametrize("name", ["tau-vr", "epig-tau", "epig-mu", "regret"])
@@ -216,8 +220,8 @@ def test_targets_of_no_weight_are_none(name: str) -> None:
     mean[0, 1] = mean[0, 0]
     p, arm = Posterior(mean, p.factor, p.residual, p.noise), np.arange(9) % 2
     without = acquisition.TargetPopulation.of(np.arange(9), 9, [0.0] + [1.0] * 8)
-    others = acquisition.TargetPopulation.of(np.arange(1, 9), 9)
-    got, expected = (acquisition.score(name, p, arm, population=t) for t in (without, others))
+    other_units = acquisition.TargetPopulation.of(np.arange(1, 9), 9)
+    got, expected = (acquisition.score(name, p, arm, population=t) for t in (without, other_units))
     np.testing.assert_allclose(got, expected)
 
 
@@ -267,10 +271,10 @@ def test_outcomes_that_are_all_but_certain_are_worth_little_whichever_they_are(n
     likely, unlikely = (acquisition.score(name, belief, np.arange(12) % 2) for belief in mirrored)
     np.testing.assert_allclose(likely, unlikely, rtol=1e-6)
     assert likely[0] < likely[1:].min()
-    others = Posterior(p.mean, p.factor, p.residual, p.noise, "probit").take(np.arange(1, 12))
+    other_units = Posterior(p.mean, p.factor, p.residual, p.noise, "probit").take(np.arange(1, 12))
     weights = np.delete(np.full(12, 1 / 12), 0)
     alone = acquisition.score(
-        name, others, np.arange(1, 12) % 2, population=acquisition.TargetPopulation.of(np.arange(11), 11, weights)
+        name, other_units, np.arange(1, 12) % 2, population=acquisition.TargetPopulation.of(np.arange(11), 11, weights)
     )
     np.testing.assert_allclose(likely[1:], alone + np.log(11 / 12), atol=0.02)
 

@@ -55,28 +55,28 @@ def choose(name: str, x: Any, t: Any, size: int, seed: int = 0, **plan: Any) -> 
     return [int(k) for k in batch]
 
 
-def naive_qhte(x: list[Point], t: list[int], known: list[int], rest: list[int], size: int) -> list[int]:
+def naive_qhte(x: list[Point], t: list[int], measured: list[int], available: list[int], size: int) -> list[int]:
     chosen: list[int] = []
     for _ in range(size):
         best, pick = -1.0, -1
-        for i in rest:
+        for i in available:
             if i in chosen:
                 continue
-            gap = min(math.dist(x[i], x[k]) for k in known + chosen if t[k] == t[i])
+            gap = min(math.dist(x[i], x[k]) for k in measured + chosen if t[k] == t[i])
             if gap > best:
                 best, pick = gap, i
         chosen.append(pick)
     return chosen
 
 
-def naive_macal(x: list[Point], t: list[int], known: list[int], rest: list[int], size: int) -> list[int]:
+def naive_macal(x: list[Point], t: list[int], measured: list[int], available: list[int], size: int) -> list[int]:
     chosen: list[int] = []
 
     def gain(i: int) -> float:
-        return min(math.dist(x[i], x[k]) ** 2 for k in known + chosen if t[k] == t[i])
+        return min(math.dist(x[i], x[k]) ** 2 for k in measured + chosen if t[k] == t[i])
 
     while len(chosen) < size:
-        left = [i for i in rest if i not in chosen]
+        left = [i for i in available if i not in chosen]
         controls, treated = [i for i in left if t[i] == 0], [i for i in left if t[i] == 1]
         best, pair = -math.inf, list[int]()
         for k in controls:
@@ -89,16 +89,16 @@ def naive_macal(x: list[Point], t: list[int], known: list[int], rest: list[int],
     return chosen
 
 
-def naive_lcmd(x: list[Point], t: list[int], known: list[int], rest: list[int], size: int) -> list[int]:
+def naive_lcmd(x: list[Point], t: list[int], measured: list[int], available: list[int], size: int) -> list[int]:
     share = sum(t) / len(t)
     sd = math.sqrt(share * (1 - share))
     z = [[*point, (arm - share) / sd] for point, arm in zip(x, t, strict=True)]
     chosen: list[int] = []
     for _ in range(size):
         clusters: dict[int, list[tuple[float, int]]] = {}
-        for i in rest:
+        for i in available:
             if i not in chosen:
-                gap, centre = min((math.dist(z[i], z[k]), k) for k in known + chosen)
+                gap, centre = min((math.dist(z[i], z[k]), k) for k in measured + chosen)
                 clusters.setdefault(centre, []).append((gap, i))
         largest = max(clusters.values(), key=lambda members: sum(gap**2 for gap, _ in members))
         chosen.append(max(largest)[1])
@@ -113,29 +113,29 @@ def naive_radius(x: list[Point], t: list[int], centres: list[int], to: int) -> f
     return gaps[low] + (place - low) * (gaps[min(low + 1, len(gaps) - 1)] - gaps[low])
 
 
-def naive_centres(x: list[Point], own: list[int], count: int) -> list[int]:
-    middle = [sum(x[i][c] for i in own) / len(own) for c in range(len(x[0]))]
-    centres = [min(own, key=lambda i: math.dist(x[i], middle))]
+def naive_centres(x: list[Point], members: list[int], count: int) -> list[int]:
+    middle = [sum(x[i][c] for i in members) / len(members) for c in range(len(x[0]))]
+    centres = [min(members, key=lambda i: math.dist(x[i], middle))]
     while len(centres) < count:
-        centres.append(max(own, key=lambda i: min(math.dist(x[i], x[c]) for c in centres)))
+        centres.append(max(members, key=lambda i: min(math.dist(x[i], x[c]) for c in centres)))
     return centres
 
 
-def naive_fccm(x: list[Point], t: list[int], known: list[int], rest: list[int], size: int) -> list[int]:
+def naive_fccm(x: list[Point], t: list[int], measured: list[int], available: list[int], size: int) -> list[int]:
     """A graph with its edges written out; once the last radius helps nobody, fewer than ``size`` are returned."""
     arms = {a: [i for i in range(len(x)) if t[i] == a] for a in (0, 1)}
-    counts = {a: min(50, math.ceil(len(own) / 4)) for a, own in arms.items()}
+    counts = {a: min(50, math.ceil(len(members) / 4)) for a, members in arms.items()}
     chosen: list[int] = []
     while True:
-        centres = {a: naive_centres(x, own, min(counts[a], len(own))) for a, own in arms.items()}
+        centres = {a: naive_centres(x, members, min(counts[a], len(members))) for a, members in arms.items()}
         radius = {(a, b): naive_radius(x, t, centres[a], b) * (1 + 1e-9) for a in (0, 1) for b in (0, 1)}
         pairs = itertools.permutations(range(len(x)), 2)
         near = {(u, v) for u, v in pairs if math.dist(x[u], x[v]) <= radius[t[u], t[v]]}
         while len(chosen) < size:
-            done = known + chosen
+            done = measured + chosen
             covered = {v for v in range(len(x)) if v in done or any((u, v) in near for u in done if t[u] == t[v])}
             best, pick = 0.0, -1
-            for u in (i for i in rest if i not in chosen):
+            for u in (i for i in available if i not in chosen):
                 after = [v for v in range(len(x)) if (u, v) in near and (t[u] != t[v] or v not in covered)]
                 weight = sum(1.0 if t[v] == t[u] else 2.5 for v in after)
                 n1 = sum(t[v] for v in after)
@@ -146,7 +146,7 @@ def naive_fccm(x: list[Point], t: list[int], known: list[int], rest: list[int], 
             if pick < 0:
                 break
             chosen.append(pick)
-        if len(chosen) == size or all(counts[a] >= len(own) for a, own in arms.items()):
+        if len(chosen) == size or all(counts[a] >= len(members) for a, members in arms.items()):
             return chosen
         counts = {a: 2 * c for a, c in counts.items()}
 
@@ -175,8 +175,8 @@ def test_coverage_is_that_of_a_graph(columns: int, seed: int, monkeypatch: pytes
     agreed = 0
     for k, pick in enumerate(got):
         order = [pick, *(i for i in AVAILABLE.tolist() if i not in got[: k + 1])]
-        known = MEASURED.tolist() + got[:k]
-        expected = naive_fccm(x.tolist(), t.tolist(), known, order, 1)
+        measured = MEASURED.tolist() + got[:k]
+        expected = naive_fccm(x.tolist(), t.tolist(), measured, order, 1)
         if not expected:
             break
         assert expected == [pick], f"pick {k}"
@@ -224,15 +224,15 @@ def test_covariates_are_standardised_and_images_flattened(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("known", [[], [0], [1]])
-def test_arms_without_measured_units(name: str, known: list[int]) -> None:
+@pytest.mark.parametrize("measured", [[], [0], [1]])
+def test_arms_without_measured_units(name: str, measured: list[int]) -> None:
     x, t = pool(1)
-    first = choose(name, x, t, 1, measured=known)
-    batch = choose(name, x, t, len(AVAILABLE), measured=known)
+    first = choose(name, x, t, 1, measured=measured)
+    batch = choose(name, x, t, len(AVAILABLE), measured=measured)
     assert batch[:1] == first
     assert sorted(batch) == AVAILABLE.tolist()
-    if known and name in ("qhte", "macal"):
-        assert t[first[0]] == 1 - t[known[0]], "nothing is known of the other arm"
+    if measured and name in ("qhte", "macal"):
+        assert t[first[0]] == 1 - t[measured[0]], "nothing is known of the other arm"
 
 
 def test_pairs_where_nothing_is_measured_are_the_closest(rng: np.random.Generator) -> None:
@@ -286,8 +286,8 @@ def test_the_loop_asks_no_model_and_knows_who_is_measured(name: str) -> None:
     waiting = {"available": UNITS[4:30], "pending": MEASURED[4:]}  # as good as measured
     assert in_loop(name, x, t, 6, **waiting, measured=MEASURED[:4]).tolist() == expected
     assert in_loop(name, x, t, 6, **waiting, measured=[]).tolist() == choose(name, x, t, 6, measured=MEASURED[4:])
-    others = np.setdiff1d(UNITS, AVAILABLE)
-    assert in_loop(name, x, t, 6, available=AVAILABLE).tolist() == choose(name, x, t, 6, measured=others)
+    not_available = np.setdiff1d(UNITS, AVAILABLE)
+    assert in_loop(name, x, t, 6, available=AVAILABLE).tolist() == choose(name, x, t, 6, measured=not_available)
     assert len(in_loop(name, x, t, 0, available=AVAILABLE)) == 0
     with pytest.raises(InputError, match="23 units asked for, but only 22 can be chosen"):
         in_loop(name, x, t, 23, available=AVAILABLE)
@@ -304,8 +304,8 @@ def test_costs_cut_a_batch_short(name: str) -> None:
     cost[expected[1]] = 10.0  # more than there is: no candidate, and not measured either
     cheap = np.setdiff1d(AVAILABLE, expected[1])
     got = in_loop(name, x, t, 6, available=AVAILABLE, cost=cost, budget=3.5)
-    others = np.setdiff1d(UNITS, AVAILABLE)
-    assert got.tolist() == choose(name, x, t, 6, measured=others, available=cheap)[:3]
+    not_available = np.setdiff1d(UNITS, AVAILABLE)
+    assert got.tolist() == choose(name, x, t, 6, measured=not_available, available=cheap)[:3]
 
 
 def test_there_are_no_scores() -> None:
@@ -323,7 +323,7 @@ def test_there_are_no_scores() -> None:
 def test_rules_that_break_their_promise_are_told_so() -> None:
     x, t = pool(0)
 
-    def wrong(x: Array, treatment: Treatment, *rest: Any) -> Positions:
+    def wrong(x: Array, treatment: Treatment, *arguments: Any) -> Positions:
         """Whoever is measured."""
         return MEASURED[:3]
 
@@ -339,9 +339,9 @@ def test_trials_and_plans_take_them_by_name() -> None:
     for name in NAMES:
         table = run_trial(benchmark, acquisition=name, **plan)
         first, second, third = table.attrs["acquired"]
-        rest, rng = np.setdiff1d(np.arange(200), first + second), generator(0, "choose", 1)
+        available, rng = np.setdiff1d(np.arange(200), first + second), generator(0, "choose", 1)
         rule = batch_function(name).choose
-        expected = rule(benchmark.pool.x, benchmark.pool.t, 5, measured=first + second, available=rest, rng=rng)
+        expected = rule(benchmark.pool.x, benchmark.pool.t, 5, measured=first + second, available=available, rng=rng)
         assert third == expected.tolist()
     specs = Plan(("synthetic",), acquisitions=NAMES).specs()
     assert {spec.acquisition for spec in specs} == set(NAMES)
@@ -357,9 +357,9 @@ def test_campaigns_take_them_and_say_so(name: str) -> None:
     campaign.withdraw([gone], reason="moved")
     batch, everyone = campaign.ask(6), campaign.pool
     done = everyone.units.positions(first)
-    rest = np.setdiff1d(np.arange(120), [*done, *everyone.units.positions([gone])])
+    available = np.setdiff1d(np.arange(120), [*done, *everyone.units.positions([gone])])
     rule, rng = batch_function(name).choose, generator(1, "ask", 2)
-    expected = rule(everyone.x, everyone.arm, 6, measured=done, available=rest, rng=rng)
+    expected = rule(everyone.x, everyone.arm, 6, measured=done, available=available, rng=rng)
     assert batch["patient"].tolist() == everyone.units.at(expected), "who is gone is not as good as measured"
     assert set(batch["by"]) == {"covariates"}
     assert batch["why"].str.contains(f"chosen by {name}: ").all()

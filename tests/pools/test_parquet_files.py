@@ -25,11 +25,11 @@ def test_a_folder_of_files_is_one_pool(tmp_path: Path) -> None:
     for k in range(3):
         write(folder / f"{k}.parquet", PEOPLE.iloc[200 * k : 200 * (k + 1)], rows=70)
     (folder / "_SUCCESS").touch()
-    there = ParquetRound(
+    one_round = ParquetRound(
         open_pool(folder), [results().iloc[:20], results().iloc[20:]], outcome="outcome", model=small()
     )
-    np.testing.assert_array_equal(there.scores(), whole.scores())
-    assert there.choose(5).equals(whole.choose(5))
+    np.testing.assert_array_equal(one_round.scores(), whole.scores())
+    assert one_round.choose(5).equals(whole.choose(5))
     for change, message in (
         (PEOPLE.drop(columns="city"), r"3\.parquet has no column 'city', which 0\.parquet has"),
         (PEOPLE.assign(extra=1), r"0\.parquet has no column 'extra', which 3\.parquet has"),
@@ -51,13 +51,13 @@ def test_a_folder_of_files_is_one_pool(tmp_path: Path) -> None:
 
 def test_files_may_differ_in_the_order_of_columns_and_in_whole_numbers(tmp_path: Path) -> None:
     whole = PEOPLE.assign(age=PEOPLE["age"].round())
-    there = write(tmp_path / "whole.parquet", whole)
+    one_round = write(tmp_path / "whole.parquet", whole)
     folder = tmp_path / "parts"
     folder.mkdir()
     first, second = whole.iloc[:300], whole.iloc[300:]
     write(folder / "0.parquet", first.astype({"age": "Int64"}))
     write(folder / "1.parquet", second[second.columns[::-1]])
-    np.testing.assert_array_equal(open_pool(folder).take([0, 5, 400]).x, open_pool(there).take([0, 5, 400]).x)
+    np.testing.assert_array_equal(open_pool(folder).take([0, 5, 400]).x, open_pool(one_round).take([0, 5, 400]).x)
 
 
 def test_only_a_part_of_a_row_group_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,16 +116,16 @@ def test_files_that_go_or_change_while_a_round_is_open(tmp_path: Path) -> None:
     folder.mkdir()
     for k in range(2):
         write(folder / f"{k}.parquet", PEOPLE.iloc[300 * k : 300 * (k + 1)])
-    there = ParquetRound(open_pool(folder), results(), outcome="outcome", model=small())
+    one_round = ParquetRound(open_pool(folder), results(), outcome="outcome", model=small())
     for people in (PEOPLE.iloc[300:500], PEOPLE):
         write(folder / "1.parquet", people)
         with pytest.raises(
             InputError, match=r"1\.parquet was written anew while the pool was open: open the pool again"
         ):
-            there.scores()
+            one_round.scores()
     (folder / "1.parquet").unlink()
     with pytest.raises(InputError, match=r"1\.parquet is missing: it was moved or deleted"):
-        there.scores()
+        one_round.scores()
     (folder / "1.parquet").symlink_to("nowhere.parquet")
     with pytest.raises(InputError, match=r"1\.parquet is missing: .* or is a link to nothing"):
         open_pool(folder)

@@ -84,22 +84,22 @@ def test_a_bad_cell_beyond_the_sample_is_named_by_its_row(tmp_path: Path, monkey
     write(folder / "b.parquet", people.iloc[100:], rows=70)
     pool = open_pool(folder)
     named = rf"'dose' has an infinite value in row {row - 99} of b\.parquet \(id '{PEOPLE['person'][row]}'\):"
-    there = ParquetRound(pool, results(), outcome="outcome", model=small())
-    for ask in (there.scores, lambda: pool.take([3, row])):
+    one_round = ParquetRound(pool, results(), outcome="outcome", model=small())
+    for ask in (one_round.scores, lambda: pool.take([3, row])):
         with pytest.raises(InputError, match=named):
             ask()
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     whole = write(tmp_path / "whole.parquet", rows=50).read_bytes()
-    cut, torn, csv = tmp_path / "cut.parquet", tmp_path / "torn.parquet", tmp_path / "people.csv"
+    cut, damaged, csv = tmp_path / "cut.parquet", tmp_path / "torn.parquet", tmp_path / "people.csv"
     cut.write_bytes(whole[: len(whole) // 2])
-    torn.write_bytes(whole[:4] + bytes(2000) + whole[2004:])
+    damaged.write_bytes(whole[:4] + bytes(2000) + whole[2004:])
     csv.touch()
     (tmp_path / "empty").mkdir()
     for path, message in (
         (cut, "cut.parquet cannot be read, it may have been cut short"),
-        (torn, "torn.parquet cannot be read, it may have been cut short"),
+        (damaged, "torn.parquet cannot be read, it may have been cut short"),
         (csv, "people.csv is not a Parquet file"),
         (tmp_path / "empty", "has no files that end with .parquet"),
         (tmp_path / "missing.parquet", "there is no file"),
@@ -187,7 +187,7 @@ def test_columns_with_names_of_our_own(tmp_path: Path, name: str) -> None:
 
 
 def test_batches_that_cannot_be_chosen(tmp_path: Path) -> None:
-    there = ParquetRound(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
+    one_round = ParquetRound(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=small())
     mistakes: list[tuple[int, dict[str, Any], str]] = [
         (0, {}, "size must be an integer of at least 1"),
         (UNITS, {"batch": "softmax"}, "600 units asked for, but only 555 can be chosen"),
@@ -200,17 +200,17 @@ def test_batches_that_cannot_be_chosen(tmp_path: Path) -> None:
     ]
     for size, options, message in mistakes:
         with pytest.raises(InputError, match=message):
-            there.choose(size, **options)
+            one_round.choose(size, **options)
 
 
 def test_a_person_may_be_in_several_tables(tmp_path: Path) -> None:
     """An empty batch, and the laboratory's table with the same people."""
     pool = open_pool(write(tmp_path / "pool.parquet"))
     asked = results().head(12).assign(outcome=np.nan)
-    there = ParquetRound(pool, [asked, results()], outcome="outcome", model=small())
+    one_round = ParquetRound(pool, [asked, results()], outcome="outcome", model=small())
     whole = ParquetRound(pool, results(), outcome="outcome", model=small())
-    np.testing.assert_array_equal(there.measured, whole.measured)
-    np.testing.assert_array_equal(there.pending, whole.pending)
+    np.testing.assert_array_equal(one_round.measured, whole.measured)
+    np.testing.assert_array_equal(one_round.pending, whole.pending)
     other = results().tail(2).assign(outcome=[77.0, 78.0])
     with pytest.raises(
         InputError, match=r"id 'P\d+' has different outcomes, \S+ in table 1 and 77 in table 2: correct one"
@@ -245,9 +245,9 @@ def test_numbers_and_formulas_as_ids(tmp_path: Path) -> None:
     pool = open_pool(write(tmp_path / "numbers.parquet", whole))
     table = results().assign(person=WHO)
     table.to_csv(tmp_path / "numbers.csv", index=False)
-    there = ParquetRound(pool, tmp_path / "numbers.csv", outcome="outcome", model=small())
-    assert sorted(there.measured) == sorted(WHO[PENDING:])
-    assert there.choose(3)["person"].type == "int64"
+    one_round = ParquetRound(pool, tmp_path / "numbers.csv", outcome="outcome", model=small())
+    assert sorted(one_round.measured) == sorted(WHO[PENDING:])
+    assert one_round.choose(3)["person"].type == "int64"
     formulas = changed(person=[f"={i}" for i in range(UNITS)])
     pool = open_pool(write(tmp_path / "formulas.parquet", formulas))
     results().assign(person=[f"'={i}" for i in WHO]).to_csv(tmp_path / "formulas.csv", index=False)

@@ -62,8 +62,8 @@ def write(path: Path, people: pd.DataFrame = PEOPLE, rows: int = UNITS) -> Path:
     return path
 
 
-def open_pool(path: Path, **others: Any) -> ParquetPool:
-    return ParquetPool(path, **{**COLUMNS, **others})
+def open_pool(path: Path, **options: Any) -> ParquetPool:
+    return ParquetPool(path, **{**COLUMNS, **options})
 
 
 def small(**options: Any) -> GaussianProcess:
@@ -89,9 +89,9 @@ def in_memory(on_disk: ParquetRound, prepared: Preparation) -> InMemory:
 class InMemory:
     """The same rows and the same fitted model, without a file."""
 
-    def __init__(self, there: ParquetRound, prepared: Preparation) -> None:
-        propensity = there._propensity_model.predict(prepared.x)
-        self.model, self.pool = there.model, MemoryPool(prepared.x, prepared.arm, propensity=propensity)
+    def __init__(self, one_round: ParquetRound, prepared: Preparation) -> None:
+        propensity = one_round._propensity_model.predict(prepared.x)
+        self.model, self.pool = one_round.model, MemoryPool(prepared.x, prepared.arm, propensity=propensity)
 
     def scores(self, name: str) -> Any:
         return pools.score_pool(self.model, self.pool, name)
@@ -178,14 +178,14 @@ def test_those_who_matter_and_what_is_worthwhile(name: str, tmp_path: Path, monk
     for few in (UNITS, 50):
         monkeypatch.setattr(_population, "MAX_EXACT_TARGETS", few)
         monkeypatch.setattr(_population, "TARGETS_IN_SAMPLE", 80)
-        there = ParquetRound(pool, results(), outcome="outcome", model=small(), weight="matters", worthwhile=0.5)
+        one_round = ParquetRound(pool, results(), outcome="outcome", model=small(), weight="matters", worthwhile=0.5)
         targets = pools.pool_population(UNITS, weights=matters, threshold=0.5)
         assert set(targets.positions) <= set(np.flatnonzero(matters))
         whole = pool.take(np.arange(UNITS))
-        scores = pools.score_pool(there.model, MemoryPool(whole.x, whole.arm), name, population=targets)
-        np.testing.assert_allclose(there.scores(name), scores, rtol=1e-9)
+        scores = pools.score_pool(one_round.model, MemoryPool(whole.x, whole.arm), name, population=targets)
+        np.testing.assert_allclose(one_round.scores(name), scores, rtol=1e-9)
     assert not np.allclose(
-        there.scores(name), ParquetRound(pool, results(), outcome="outcome", model=small()).scores(name)
+        one_round.scores(name), ParquetRound(pool, results(), outcome="outcome", model=small()).scores(name)
     )
 
 
@@ -221,8 +221,8 @@ def test_a_batch_says_who_and_what_is_believed(on_disk: ParquetRound) -> None:
     lower, upper = on_disk.model.effect_interval(units.x)
     np.testing.assert_allclose(batch[["lower", "upper"]].to_numpy().T, [lower, upper], rtol=1e-9)
     np.testing.assert_array_equal(batch["score"], on_disk.scores()[where])
-    known = on_disk.choose(4, scores=on_disk.scores()).to_pandas()
-    pd.testing.assert_frame_equal(known, batch)
+    again = on_disk.choose(4, scores=on_disk.scores()).to_pandas()
+    pd.testing.assert_frame_equal(again, batch)
 
 
 def test_another_seed_another_batch(on_disk: ParquetRound, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,20 +235,20 @@ def test_another_seed_another_batch(on_disk: ParquetRound, monkeypatch: pytest.M
 
 def test_models_of_few_draws_choose_by_softmax(tmp_path: Path) -> None:
     model = TarnetEnsemble(members=2, hidden=8, max_epochs=1)
-    there = ParquetRound(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=model)
-    batch = there.choose(5)["person"].to_pylist()
-    assert batch == there.choose(5, batch="softmax")["person"].to_pylist()
+    one_round = ParquetRound(open_pool(write(tmp_path / "pool.parquet")), results(), outcome="outcome", model=model)
+    batch = one_round.choose(5)["person"].to_pylist()
+    assert batch == one_round.choose(5, batch="softmax")["person"].to_pylist()
     scored: list[int] = []
     with pytest.raises(InputError, match="use batch='softmax'"):
-        there.choose(5, batch="greedy", progress=lambda done, _: scored.append(done))
+        one_round.choose(5, batch="greedy", progress=lambda done, _: scored.append(done))
     assert not scored, "found before the pool is scored"
 
 
 def test_scores_on_disk(on_disk: ParquetRound, tmp_path: Path) -> None:
     on_disk.save_scores(on_disk.scores(), tmp_path / "scores.parquet")
-    found = pd.read_parquet(tmp_path / "scores.parquet")
-    assert found["person"].tolist() == PEOPLE["person"].tolist()
-    np.testing.assert_array_equal(found["score"], on_disk.scores())
+    saved = pd.read_parquet(tmp_path / "scores.parquet")
+    assert saved["person"].tolist() == PEOPLE["person"].tolist()
+    np.testing.assert_array_equal(saved["score"], on_disk.scores())
 
 
 def test_random_scores_are_drawn_in_the_order_of_rows(on_disk: ParquetRound, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,9 +341,9 @@ def test_a_scorer_needs_no_positions() -> None:
     goal = acquisition.TargetPopulation.of(np.arange(30, 40), 60)
     score = Scorer.of(model, acquisition.load_score_function(from_joint_belief), MemoryPool(x, t), goal)
     expected = acquisition.score("tau-vr", model.posterior(x), t, population=goal)
-    others = np.delete(np.arange(60), goal.positions)
+    strangers = np.delete(np.arange(60), goal.positions)
     got = score(Block(x, t))
-    np.testing.assert_allclose(got[others], expected[others], rtol=1e-9)
+    np.testing.assert_allclose(got[strangers], expected[strangers], rtol=1e-9)
     np.testing.assert_allclose(score.target_scores(), expected[goal.positions], rtol=1e-9)
     assert (np.abs(got[goal.positions] - expected[goal.positions]) > 1e-6).any()
 

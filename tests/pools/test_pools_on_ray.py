@@ -23,7 +23,7 @@ __all__ = ["cluster"]
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> ParquetRound:
+def one_round(tmp_path: Path) -> ParquetRound:
     folder = tmp_path / "parts"
     folder.mkdir()
     for k in range(3):
@@ -36,17 +36,17 @@ def there(tmp_path: Path) -> ParquetRound:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["mu-pi-bald", "tau-vr"])
 def test_same_scores_and_batch_as_on_this_machine(
-    cluster: None, there: ParquetRound, name: str, monkeypatch: pytest.MonkeyPatch
+    cluster: None, one_round: ParquetRound, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         _population, "MAX_EXACT_TARGETS", 100
     )  # so that a sample stands for everyone, and weights count apart
     seen: list[int] = []
-    scores = there.scores(name, backend="ray", progress=lambda done, _: seen.append(done))
+    scores = one_round.scores(name, backend="ray", progress=lambda done, _: seen.append(done))
     assert seen[-1] == UNITS
-    np.testing.assert_allclose(scores, there.scores(name), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(scores, one_round.scores(name), rtol=0, atol=1e-9)
     options: dict[str, Any] = {"batch": "softmax", "temperature": 1.0}
-    batch, expected = there.choose(6, name, scores=scores, **options), there.choose(6, name, **options)
+    batch, expected = one_round.choose(6, name, scores=scores, **options), one_round.choose(6, name, **options)
     assert batch["person"].to_pylist() == expected["person"].to_pylist()
 
 
@@ -61,16 +61,16 @@ def test_a_task_that_fails_is_one_line(cluster: None, tmp_path: Path, monkeypatc
     assert "\n" not in str(error.value)
 
 
-def test_random_scores_stay_here(there: ParquetRound) -> None:
+def test_random_scores_stay_here(one_round: ParquetRound) -> None:
     def noise(posterior: Any, treatment: Any, *, rng: np.random.Generator) -> Any:
         return rng.normal(size=len(posterior))
 
     with pytest.raises(InputError, match="'noise' draws at random, row after row: use backend 'local'"):
-        there.scores(noise, backend="ray")
+        one_round.scores(noise, backend="ray")
 
 
 def test_rows_that_are_missing_or_in_another_order_are_noticed(
-    there: ParquetRound, monkeypatch: pytest.MonkeyPatch
+    one_round: ParquetRound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from causalbald.pools import _cluster as module
 
@@ -85,12 +85,12 @@ def test_rows_that_are_missing_or_in_another_order_are_noticed(
             yield pa.table({"score": np.zeros(len(self.arm)), "arm": self.arm})
 
     monkeypatch.setattr(module, "ray_pool", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(ray.data, "read_parquet", lambda *_, **__: Shuffled(there.pool.arm[::-1]))
+    monkeypatch.setattr(ray.data, "read_parquet", lambda *_, **__: Shuffled(one_round.pool.arm[::-1]))
     with pytest.raises(CausalBaldError, match="in another order"):
-        there.scores("mu-rho-bald", backend="ray")
-    monkeypatch.setattr(ray.data, "read_parquet", lambda *_, **__: Shuffled(there.pool.arm[:200]))
+        one_round.scores("mu-rho-bald", backend="ray")
+    monkeypatch.setattr(ray.data, "read_parquet", lambda *_, **__: Shuffled(one_round.pool.arm[:200]))
     with pytest.raises(CausalBaldError, match="200 of 600 rows"):
-        there.scores("mu-rho-bald", backend="ray")
+        one_round.scores("mu-rho-bald", backend="ray")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -99,7 +99,7 @@ def test_files_that_ray_reads_in_another_way_are_left_to_this_machine(cluster: N
     folder.mkdir()
     write(folder / "a.parquet", PEOPLE.iloc[:300].assign(city=PEOPLE["city"].iloc[:300].astype("category")))
     write(folder / "b.parquet", PEOPLE.iloc[300:])
-    there = ParquetRound(open_pool(folder), results(), outcome="outcome", model=small())
+    one_round = ParquetRound(open_pool(folder), results(), outcome="outcome", model=small())
     with pytest.raises(InputError, match=r"Ray cannot read these files as one table .*: use backend 'local'"):
-        there.scores("mu-rho-bald", backend="ray")
-    assert len(there.scores("mu-rho-bald")) == UNITS
+        one_round.scores("mu-rho-bald", backend="ray")
+    assert len(one_round.scores("mu-rho-bald")) == UNITS

@@ -32,21 +32,21 @@ BELIEFS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "own"), [*((name, None) for name in [*TARGETED, *POINTWISE]), *((name, 0.02) for name in TARGETED)]
+    ("name", "unit_weight"), [*((name, None) for name in [*TARGETED, *POINTWISE]), *((name, 0.02) for name in TARGETED)]
 )
 @pytest.mark.parametrize("kind", list(BELIEFS))
-def test_scores_are_those_of_the_joint_belief(kind: str, name: str, own: float | None) -> None:
+def test_scores_are_those_of_the_joint_belief(kind: str, name: str, unit_weight: float | None) -> None:
     """Before any outcome, and after each of three, one of them of a target and one of a unit that is none."""
     posterior, function = BELIEFS[kind], acquisition.load_score_function(name)
-    some = TargetPopulation.of([1, 4, 5, 9], UNITS, [1.0, 2.0, 3.0, 4.0], threshold=0.2, unit_weight=own)
-    population = some if function.needs_population else None
+    sample = TargetPopulation.of([1, 4, 5, 9], UNITS, [1.0, 2.0, 3.0, 4.0], threshold=0.2, unit_weight=unit_weight)
+    population = sample if function.needs_population else None
     scale = posterior.linearised() if function.needs_population else posterior
     fast, slow = sequential_belief(posterior, ARM, function, population), SequentialJoint(scale, ARM)
     assert isinstance(fast, SequentialMarginals)
     for unit in (4, 0, 7, None):
         got, expected = (function(s.belief, ARM, population=population, targets=s.targets) for s in (fast, slow))
-        known = np.isin(np.arange(UNITS), [4, 0, 7]) if kind == "noiseless" else np.zeros(UNITS, dtype=bool)
-        np.testing.assert_allclose(got[~known], expected[~known], rtol=1e-6, atol=1e-8)
+        is_certain = np.isin(np.arange(UNITS), [4, 0, 7]) if kind == "noiseless" else np.zeros(UNITS, dtype=bool)
+        np.testing.assert_allclose(got[~is_certain], expected[~is_certain], rtol=1e-6, atol=1e-8)
         if unit is not None:
             fast.measure(unit)
             slow.measure(unit)
