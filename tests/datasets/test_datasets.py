@@ -128,25 +128,27 @@ def test_ihdp_surfaces_are_those_of_stored_results() -> None:
 
 
 def _split(seed: int) -> dict[str, np.ndarray]:
-    rest, test = train_test_split(np.arange(747), test_size=0.1, random_state=seed)
-    pool, validation = train_test_split(rest, test_size=0.3, random_state=seed)
+    other_rows, test = train_test_split(np.arange(747), test_size=0.1, random_state=seed)
+    pool, validation = train_test_split(other_rows, test_size=0.3, random_state=seed)
     assert (len(pool), len(validation), len(test)) == (470, 202, 75)
     return {"pool": pool, "validation": validation, "test": test}
 
 
 def test_ihdp_cov_shifts_pool_and_validation_only() -> None:
-    whole, shifted = datasets.load("ihdp", 3), datasets.load("ihdp-cov", 3)
+    benchmark, shifted = datasets.load("ihdp", 3), datasets.load("ihdp-cov", 3)
     married = covariates()[2].index("b.marr")
-    assert whole.covariate_names == covariates()[2]
+    assert benchmark.covariate_names == covariates()[2]
     assert shifted.covariate_names == tuple(name for name in covariates()[2] if name != "b.marr")
     for name in ("pool", "validation", "test"):
-        before, after = getattr(whole, name), getattr(shifted, name)
-        kept = np.arange(len(before)) if name == "test" else np.flatnonzero(before.x[:, married] == 1)
-        assert name == "test" or 0 < len(kept) < len(before)
-        np.testing.assert_array_equal(after.x, np.hstack([before.x[kept, :married], before.x[kept, married + 1 :]]))
+        before, after = getattr(benchmark, name), getattr(shifted, name)
+        rows_left = np.arange(len(before)) if name == "test" else np.flatnonzero(before.x[:, married] == 1)
+        assert name == "test" or 0 < len(rows_left) < len(before)
+        np.testing.assert_array_equal(
+            after.x, np.hstack([before.x[rows_left, :married], before.x[rows_left, married + 1 :]])
+        )
         for column in ("t", "y", "mu0", "mu1"):
-            np.testing.assert_array_equal(getattr(after, column), getattr(before, column)[kept])
-    assert set(np.unique(whole.test.x[:, married])) == {0, 1}
+            np.testing.assert_array_equal(getattr(after, column), getattr(before, column)[rows_left])
+    assert set(np.unique(benchmark.test.x[:, married])) == {0, 1}
     with pytest.raises(InputError, match="seed must be an integer"):
         datasets.ihdp_cov("one")  # type: ignore[arg-type]
 

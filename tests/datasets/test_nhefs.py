@@ -85,9 +85,9 @@ def test_the_readme_describes_every_column_and_the_licence() -> None:
 def test_follow_up_takes_ids_as_numbers_or_text_and_keeps_their_order() -> None:
     people = load_nhefs(outcomes=True)
     lost = people.loc[people[NHEFS_OUTCOME].isna(), NHEFS_ID].iloc[0]
-    found = follow_up([str(people[NHEFS_ID][5]), lost, 233])
-    assert found[NHEFS_ID].tolist() == [people[NHEFS_ID][5], lost, 233]
-    np.testing.assert_array_equal(found[NHEFS_OUTCOME], [people[NHEFS_OUTCOME][5], np.nan, -10.09])
+    visits = follow_up([str(people[NHEFS_ID][5]), lost, 233])
+    assert visits[NHEFS_ID].tolist() == [people[NHEFS_ID][5], lost, 233]
+    np.testing.assert_array_equal(visits[NHEFS_OUTCOME], [people[NHEFS_OUTCOME][5], np.nan, -10.09])
     assert follow_up([]).empty
     with pytest.raises(InputError, match=r"2 of 3 ids in column 'seqn' are not in NHEFS, for example '1'"):
         follow_up([1, 233, None])
@@ -102,15 +102,15 @@ def test_table_and_measure_stand_for_a_study(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(table, load_nhefs())
     assert ".0," not in people.read_text()
     table[["smoking", NHEFS_ID]].iloc[::2].to_csv(batch, index=False)
-    said = run("measure", "nhefs", batch, "-o", results, "--failed", lost)
+    printed = run("measure", "nhefs", batch, "-o", results, "--failed", lost)
     truth = load_nhefs(outcomes=True).iloc[::2]
     measured, failed = pd.read_csv(results), pd.read_csv(lost)
     assert list(measured) == [NHEFS_ID, NHEFS_OUTCOME]
     assert list(failed) == [NHEFS_ID]
     assert measured[NHEFS_OUTCOME].tolist() == truth[NHEFS_OUTCOME].dropna().tolist()
     assert failed[NHEFS_ID].tolist() == truth.loc[truth[NHEFS_OUTCOME].isna(), NHEFS_ID].tolist()
-    assert f"{len(measured)} of 815 measured" in said
-    assert f"{len(failed)} could not be measured" in said
+    assert f"{len(measured)} of 815 measured" in printed
+    assert f"{len(failed)} could not be measured" in printed
     run("table", "nhefs", "--outcomes", "-o", people)
     pd.testing.assert_frame_equal(pd.read_csv(people), load_nhefs(outcomes=True))
 

@@ -57,9 +57,9 @@ class TestSupport:
         assert common_support([0.2, 0.6, 0.2, 0.5], [0, 0, 1, 1]).unmatched.tolist() == [False, True, False, False]
 
     def test_summary_is_a_sentence_with_counts_per_arm(self) -> None:
-        said = common_support(self.pi, self.t).summary(("continued", "quit"))
+        sentence = common_support(self.pi, self.t).summary(("continued", "quit"))
         start = "3 of 8 units (37.5 %) have P(quit) outside [0.1, 0.9], 1 of 4 continued and 2 of 4 quit: "
-        assert said.startswith(start)
+        assert sentence.startswith(start)
         inside = common_support(np.full(4, 0.5), [0, 1, 0, 1]).summary()
         assert inside.startswith("None of 4 units has P(treated) outside [0.1, 0.9]")
 
@@ -100,17 +100,17 @@ class TestSupport:
 
     def test_the_summary_says_that_the_band_allows_for_the_share_treated_and_for_few_people(self) -> None:
         t = np.arange(1000) < 40
-        said = common_support(np.full(1000, 0.04), t).summary(("usual", "drug"))
-        assert said == (
+        sentence = common_support(np.full(1000, 0.04), t).summary(("usual", "drug"))
+        assert sentence == (
             "None of 1,000 units has P(drug) outside [0.0046, 0.9] (the share in arm drug is 4 %): "
             "everyone can be compared with people of the other arm."
         )
         t = np.arange(1000) >= 3
-        said = common_support(np.full(1000, 0.997), t).summary(("usual", "drug"))
-        assert said.startswith(
+        sentence = common_support(np.full(1000, 0.997), t).summary(("usual", "drug"))
+        assert sentence.startswith(
             "None of 1,000 units has P(drug) outside [0.1, 0.99967] (the share in arm drug is 99.7 %): "
         )
-        assert said.endswith("people of the other arm, as far as the few units in arm usual can tell (3).")
+        assert sentence.endswith("people of the other arm, as far as the few units in arm usual can tell (3).")
 
     def test_separation_is_the_auc_and_warns_when_treatment_is_determined(self, rng: np.random.Generator) -> None:
         pi = rng.uniform(size=500).round(2)
@@ -179,13 +179,13 @@ class TestSupportLines:
     def test_a_rare_arm_splits_a_bin_at_the_end_of_the_band(self, width: int) -> None:
         t = np.arange(1000) < 40
         pi = np.where(np.arange(1000) < 900, 0.04, 0.002)
-        _, first, second, third, *others = support_lines(pi, t, ("usual", "drug"), width)
+        _, first, second, third, *other_lines = support_lines(pi, t, ("usual", "drug"), width)
         assert first.startswith("0.0-0.0046 ")
         assert (first.split()[-1], first.split()[-2]) == ("outside", "0")
         assert second.startswith("0.0046-0.1 ")
         assert third.startswith("0.1-0.2 ")
         assert "outside" not in second + third
-        assert [line.endswith("outside") for line in others] == [False] * 7 + [True]
+        assert [line.endswith("outside") for line in other_lines] == [False] * 7 + [True]
         _, *mirrored = support_lines(1 - pi, ~t, ("drug", "usual"), width)
         assert [line.split()[0] for line in mirrored[-2:]] == ["0.9-0.9954", "0.9954-1.0"]
         assert [line.endswith("outside") for line in mirrored] == [True] + [False] * 9 + [True]

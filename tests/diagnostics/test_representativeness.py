@@ -32,9 +32,9 @@ class TestRepresentativeness:
         groups = np.array(["a"] * 30 + ["b"] * 8 + ["c"] * 2)
         for _ in range(5):
             measured = rng.permutation(40) < rng.integers(1, 40)
-            found = representativeness(groups, measured, alpha=0.1)
+            table = representativeness(groups, measured, alpha=0.1)
             sample = int(measured.sum())
-            for row in (SimpleNamespace(**record) for record in found.to_dict("records")):  # type: ignore[arg-type]
+            for row in (SimpleNamespace(**record) for record in table.to_dict("records")):  # type: ignore[arg-type]
                 low, high = exact_interval(row.measured, sample, 40, 0.1 / 6)
                 assert (row.lower * row.pool, row.upper * row.pool) == pytest.approx((low, high))
                 assert row.under_measured == (high < row.pool)
@@ -45,15 +45,15 @@ class TestRepresentativeness:
         groups = np.repeat(["old", "young"], [200, 800])
         measured = np.zeros(1000, dtype=bool)
         measured[200:300] = True
-        found = representativeness(groups, measured).set_index("group")
-        assert found["under_measured"].to_dict() == {"old": True, "young": False}
+        table = representativeness(groups, measured).set_index("group")
+        assert table["under_measured"].to_dict() == {"old": True, "young": False}
         shares = ["pool", "pool_share", "measured", "measured_share", "ratio"]
-        assert list(found.loc["old", shares]) == [200, 0.2, 0, 0, 0]
+        assert list(table.loc["old", shares]) == [200, 0.2, 0, 0, 0]
 
     def test_random_choice_is_rarely_suspected(self, rng: np.random.Generator) -> None:
         groups = rng.choice(list("abcd"), p=[0.5, 0.3, 0.15, 0.05], size=600)
         tries = [representativeness(groups, rng.permutation(600) < 120) for _ in range(400)]
-        missed = [((found["lower"] > 1) | (found["upper"] < 1)).any() for found in tries]
+        missed = [((table["lower"] > 1) | (table["upper"] < 1)).any() for table in tries]
         assert np.mean(missed) < 0.05
 
     def test_nobody_and_everybody(self) -> None:
@@ -76,15 +76,15 @@ class TestRepresentativeness:
 
 class TestGroups:
     def test_numbers_become_quantile_groups_named_by_their_range(self) -> None:
-        found = group_values(np.arange(100, 0, -1))
-        assert list(found.categories) == ["1 to 20", "21 to 40", "41 to 60", "61 to 80", "81 to 100"]
-        assert found[0] == "81 to 100"
-        assert pd.Series(found).value_counts().unique().tolist() == [20]
+        groups = group_values(np.arange(100, 0, -1))
+        assert list(groups.categories) == ["1 to 20", "21 to 40", "41 to 60", "61 to 80", "81 to 100"]
+        assert groups[0] == "81 to 100"
+        assert pd.Series(groups).value_counts().unique().tolist() == [20]
 
     def test_ties_stay_together_and_missing_is_last(self) -> None:
-        found = group_values([0.0] * 70 + list(range(1, 31)) + [np.nan] * 3)
-        assert list(found.categories) == ["0", "1 to 10", "11 to 30", "(missing)"]
-        assert pd.Series(found).value_counts(sort=False).tolist() == [70, 10, 20, 3]
+        groups = group_values([0.0] * 70 + list(range(1, 31)) + [np.nan] * 3)
+        assert list(groups.categories) == ["0", "1 to 10", "11 to 30", "(missing)"]
+        assert pd.Series(groups).value_counts(sort=False).tolist() == [70, 10, 20, 3]
 
     @pytest.mark.parametrize(
         ("values", "names"),
@@ -103,16 +103,16 @@ class TestGroups:
         ],
     )
     def test_names(self, values: Any, names: list[str] | None) -> None:
-        found = [str(c) for c in group_values(values).categories]
-        assert len(set(found)) == len(found)
-        assert not any("e+" in name for name in found)
-        assert names is None or found == names
+        group_names = [str(c) for c in group_values(values).categories]
+        assert len(set(group_names)) == len(group_names)
+        assert not any("e+" in name for name in group_names)
+        assert names is None or group_names == names
 
     def test_many_categories_share_one(self) -> None:
         letters = [letter for k, letter in enumerate("abcdefghijklmnopqrst") for _ in range(30 - k)]
-        found = group_values(letters)
-        assert list(found.categories) == [*"abcdefghijk", "(other)"]
-        assert (np.asarray(found) == "(other)").sum() == sum(30 - k for k in range(11, 20))
+        groups = group_values(letters)
+        assert list(groups.categories) == [*"abcdefghijk", "(other)"]
+        assert (np.asarray(groups) == "(other)").sum() == sum(30 - k for k in range(11, 20))
 
     def test_bad_input(self) -> None:
         with pytest.raises(InputError, match="max_groups must be an integer of at least 2"):

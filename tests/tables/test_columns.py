@@ -30,10 +30,10 @@ def columns_of(**columns: Any) -> tuple[list[Column], list[Any]]:
 
 
 def test_numbers_with_gaps_get_the_median_and_an_indicator() -> None:
-    columns, described = columns_of(age=[1.0, None, 3.0, 8.0])
+    columns, summaries = columns_of(age=[1.0, None, 3.0, 8.0])
     assert feature_names(columns) == ["age", f"age {MISSING}"]
     np.testing.assert_array_equal(encode(columns, pa.table({"age": [1.0, None]})), [[1, 0], [3, 1]])
-    assert described[0].missing == 1
+    assert summaries[0].missing == 1
 
 
 def test_nan_that_is_no_null_is_missing() -> None:
@@ -92,8 +92,8 @@ def test_a_column_survives_storage_as_json() -> None:
 
 
 def test_columns_that_say_nothing_are_left_out_with_a_note() -> None:
-    _, described = columns_of(age=[1, 2, 3], same=[1, 1, 1], word=["a", "a", "a"], empty=[None, None, None])
-    assert [(d.column, d.use, d.note) for d in described[1:]] == [
+    _, summaries = columns_of(age=[1, 2, 3], same=[1, 1, 1], word=["a", "a", "a"], empty=[None, None, None])
+    assert [(d.column, d.use, d.note) for d in summaries[1:]] == [
         ("same", "left out", "constant"),
         ("word", "left out", "constant"),
         ("empty", "left out", "all values are missing"),
@@ -191,13 +191,13 @@ def test_whatever_can_be_encoded_is_finite_and_the_same_row_by_row(rows: list[tu
         {"n": pa.array([r[0] for r in rows], pa.float64()), "c": pa.array([r[1] for r in rows], pa.string())}
     )
     try:
-        columns, described, _ = find_columns(table, ["n", "c"], {})
+        columns, summaries, _ = find_columns(table, ["n", "c"], {})
     except InputError as error:
         assert str(error)  # noqa: PT017 - a refusal with a reason is fine
         return
     x = encode(columns, table)
     assert np.isfinite(x).all()
     assert x.shape == (len(rows), len(feature_names(columns)))
-    assert len(described) == 2
+    assert len(summaries) == 2
     single = np.concatenate([encode(columns, table.slice(k, 1)) for k in range(len(rows))])
     np.testing.assert_array_equal(single, x)

@@ -55,8 +55,8 @@ class Preparation:
     settings : CampaignSettings
     columns : list of Column
         The covariates, and how each becomes numbers.
-    described : list of ColumnSummary
-        What was found in each covariate.
+    summaries : list of ColumnSummary
+        Every column that was looked at, and what becomes of it.
     units : Ids
     arm : (N,)
         0 for control, 1 for treated.
@@ -87,7 +87,7 @@ class Preparation:
 
     settings: CampaignSettings
     columns: list[Column]
-    described: list[ColumnSummary]
+    summaries: list[ColumnSummary]
     units: Ids
     arm: Treatment
     x: Array
@@ -186,14 +186,14 @@ def prepare(
         values = column_of(table, name, role)
         read_amounts([values], name, role, describe_row, allow_zero=role == "weight", decimal=source.decimal)
     with locating_cells(describe_row):
-        columns, described, x = find_columns(table, names, dict(covariates) if isinstance(covariates, Mapping) else {})
+        columns, summaries, x = find_columns(table, names, dict(covariates) if isinstance(covariates, Mapping) else {})
         outcomes = _known_outcomes(source, checked, units)
     arm = arms.arm.astype(np.intp)
     stored = {*names, *protected, *amounts.values()}
     return Preparation(
         settings=checked,
         columns=columns,
-        described=described,
+        summaries=summaries,
         units=units,
         arm=arm,
         x=x,

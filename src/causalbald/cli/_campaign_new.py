@@ -126,7 +126,7 @@ def _show(prepared: Preparation, comparison: _Comparison, name: str) -> None:
         f"{name}: {len(prepared):,} people, {sizes[1]:,} with {names[1]!r} and {sizes[0]:,} with the control, "
         f"{names[0]!r}. {len(prepared.outcomes):,} outcomes ({outcome!r}) are known already."
     )
-    draw_table([asdict(described) for described in prepared.described], stderr)
+    draw_table([asdict(summary) for summary in prepared.summaries], stderr)
     _title(f"Can the arms be compared? Estimated probability of {names[1]!r}, given the columns above")
     width = min(100, max(60, stderr.width))
     for line in support_lines(prepared.propensity, prepared.arm, names, width):
@@ -177,7 +177,7 @@ def _summary(prepared: Preparation, comparison: _Comparison) -> dict[str, Any]:
         ],
         "support_band": list(support.band),
         "outcomes_known": len(prepared.outcomes),
-        "columns": [asdict(described) for described in prepared.described],
+        "columns": [asdict(summary) for summary in prepared.summaries],
         "auc": comparison.separation.auc,
         "balance": comparison.balance.to_dict("records"),
         "questions": prepared.questions,

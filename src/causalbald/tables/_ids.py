@@ -56,8 +56,8 @@ class Ids:
 
     def positions(self, ids: Iterable[Any]) -> Positions:
         """Return the positions of some units, in the order of their ids; raise InputError if an id is unknown."""
-        wanted = pa.array([canonical_id(i) for i in ids], pa.string())
-        return find_positions(wanted, lambda: [self._values], f"column {self.name!r}")
+        id_texts = pa.array([canonical_id(i) for i in ids], pa.string())
+        return find_positions(id_texts, lambda: [self._values], f"column {self.name!r}")
 
     def contained(self, ids: Iterable[str]) -> set[str]:
         """Return the ids, out of some given as text, that are in the pool."""
