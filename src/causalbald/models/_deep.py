@@ -6,13 +6,14 @@ from abc import abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
 
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from causalbald._choices import OutcomeType
 from causalbald._covariate_names import remember
 from causalbald._random import generator
 from causalbald._scaling import channel_scale, column_scale, outcome_scale
@@ -26,7 +27,6 @@ from causalbald.models._network_parameters import NetworkParameters
 from causalbald.models._nn.member_labels import LabelTensors, MemberLabels, MemberRows
 from causalbald.models._nn.random_streams import RandomStreams
 
-Outcome = Literal["auto", "continuous", "binary"]
 Network = TypeVar("Network", bound=nn.Module)
 # A member holds out at most 1 / MIN_FOLDS of its labels.
 MIN_FOLDS = 4
@@ -74,7 +74,7 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
     members: int | None = None
     max_validation: int = 500
     encoder: nn.Module | None = None
-    outcome: Outcome = "auto"
+    outcome: OutcomeType = "auto"
 
     accepts_images: ClassVar[bool] = True
     presets: ClassVar[dict[str, dict[str, Any]]]
@@ -213,7 +213,7 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
 
     def _is_binary(self, y: Array) -> bool:
         """Return whether outcomes are modelled as binary; InputError if they are to be, but are not 0 or 1."""
-        check_choice(self.outcome, "outcome", get_args(Outcome))
+        check_choice(self.outcome, "outcome", get_args(OutcomeType))
         is_other = ~np.isin(y, (0.0, 1.0))
         if self.outcome == "binary" and is_other.any():
             raise InputError(f"outcome='binary', but Y has other values than 0 and 1: {y[is_other][0]:g}.")

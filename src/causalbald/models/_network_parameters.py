@@ -63,7 +63,9 @@ class NetworkParameters:
         return check_number(self.learning_rate, "learning_rate", above=0.0)
 
     def _decay(self, n_labels: int) -> float:
-        """Return the weight decay for so many labels: the prior of dropout networks, as in the paper's code."""
+        """Return the weight decay of a network with dropout that is trained on ``n_labels`` labels."""
+        # p l² / (2 N τ) of Gal and Ghahramani (2016), Dropout as a Bayesian Approximation, arXiv:1506.02142, with the
+        # probability p that a unit survives, N labels, and prior and noise such that l² = τ.
         return 0.5 * (1 - self.dropout) / n_labels
 
     def _streams(self, purpose: str, members: int) -> RandomStreams:

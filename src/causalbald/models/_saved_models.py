@@ -46,9 +46,9 @@ def save(model: DeepEstimator[Any], path: Path) -> None:
         "members": len(model.steps_),
         "scaling": scaling,
     }
-    named = {_NETWORK + name: value for name, value in model.network_.state_dict().items()}
-    named |= {_EXTRA + name: value for name, value in model._extra_tensors().items()}
-    state = {name: value.detach().cpu().contiguous().clone() for name, value in named.items()}
+    tensors = {_NETWORK + name: value for name, value in model.network_.state_dict().items()}
+    tensors |= {_EXTRA + name: value for name, value in model._extra_tensors().items()}
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     text = json.dumps(description, default=lambda number: number.item())  # numbers of NumPy
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"cannot write {path}: give the name of a file in a folder that exists.")
@@ -58,15 +58,16 @@ def save(model: DeepEstimator[Any], path: Path) -> None:
 
 def load(cls: type[Model], path: Path, encoder: nn.Module | None) -> Model:
     """Return the fitted model in a file that ``save`` wrote; InputError if the file does not fit the arguments."""
-    d, tensors = _read(path)
-    if d["model"] != cls.__name__:
-        raise InputError(f"{path} holds a {d['model']}, not a {cls.__name__}: use {d['model']}.load.")
-    if d["own_encoder"] != (encoder is not None):
-        remedy = "give it as encoder=" if d["own_encoder"] else "omit encoder="
-        raise InputError(f"{path} was saved {'with' if d['own_encoder'] else 'without'} a user's encoder: {remedy}.")
-    model = cls(**d["parameters"], encoder=encoder)
-    model._restore_description(d)
-    model.network_ = model._build(model._streams("member", d["members"]))
+    description, tensors = _read(path)
+    name, has_encoder = description["model"], description["own_encoder"]
+    if name != cls.__name__:
+        raise InputError(f"{path} holds a {name}, not a {cls.__name__}: use {name}.load.")
+    if has_encoder != (encoder is not None):
+        remedy = "give it as encoder=" if has_encoder else "omit encoder="
+        raise InputError(f"{path} was saved {'with' if has_encoder else 'without'} a user's encoder: {remedy}.")
+    model = cls(**description["parameters"], encoder=encoder)
+    model._restore_description(description)
+    model.network_ = model._build(model._streams("member", description["members"]))
     network = {name.removeprefix(_NETWORK): v for name, v in tensors.items() if name.startswith(_NETWORK)}
     model.network_.load_state_dict(network)
     model.network_.eval()
