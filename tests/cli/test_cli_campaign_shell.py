@@ -19,6 +19,7 @@ from causalbald.campaign import Campaign
 from causalbald.cli import _app as program_module
 from causalbald.cli import _output
 from causalbald.errors import InputError, StorageError
+from causalbald.tables import _reading
 from tests.helpers.cli_campaigns import NEW, ROLES, STUDY, call_main, finished_study, run, work_on_copy, write_patients
 
 NAMES = ["=1+1", '<b>&"bold"</b>', "two\nlines", "😀", "[red]x[/red]", ":smile:", "o'hara", "\x1b[31mred"]
@@ -111,6 +112,18 @@ def test_quick_commands_do_not_wait_for_heavy_imports(folder: Path) -> None:
         )
         result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
+
+
+def test_a_batch_file_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, paths = _reading._read_file, []
+
+    def counted(path: Path, *options: Any) -> Any:
+        paths.append(path)
+        return read(path, *options)
+
+    monkeypatch.setattr(_reading, "_read_file", counted)
+    run("pending", "study.db", "-o", "second.csv")
+    assert paths == [Path("second.csv")]
 
 
 def test_ask_and_report_import_only_what_they_use() -> None:

@@ -138,17 +138,11 @@ def busy(what: str) -> Iterator[None]:
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Draw a bar on stderr while work is going on; yields a function to call with (done, total)."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress as rich_progress  # slow, and most commands have no bar
 
-    parts = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*parts, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+    columns = [rich_progress.TextColumn(what), rich_progress.BarColumn(), rich_progress.MofNCompleteColumn()]
+    columns += [rich_progress.TimeElapsedColumn(), rich_progress.TimeRemainingColumn()]
+    with rich_progress.Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
