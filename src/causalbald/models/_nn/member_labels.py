@@ -54,6 +54,7 @@ class MemberRows:
 
     def draw_columns(self, limit: int, rng: np.random.Generator) -> Positions:
         """Return columns of ``index`` with at most ``limit`` rows of each member, at random; all if none has more."""
+        # Columns are drawn from those that are no padding for any member.
         longest = self.index.shape[1]
         return np.arange(longest) if longest <= limit else np.sort(rng.permutation(min(self.lengths))[:limit])
 
