@@ -21,8 +21,7 @@ from label_efficiency import DATASETS, FOLDERS, PAPER, STUDY
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from causalbald.experiments import Store, parse_seeds
-from causalbald.figures._convergence import draw_curves, shared_legend
-from causalbald.figures._style import house_style, looks, new_figure
+from causalbald.figures import draw_curves, house_style, looks, new_figure, shared_legend
 from causalbald.metrics import LabelsNeeded, areas, labels_to_match, paired_interval
 
 PAPERS = "mu-rho-bald"  # by softmax with temperature 0.25, with model `due`

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from causalbald.experiments import TrialSpec, run_trials
-from causalbald.figures._style import house_style
+from causalbald.figures import house_style
 from causalbald.report._demo import METHODS, PICTURED_SEED, STUDIES, demo_picture
 
 

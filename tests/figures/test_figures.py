@@ -22,7 +22,7 @@ from causalbald.cli._figure_commands import KINDS
 from causalbald.datasets import Benchmark, Split
 from causalbald.errors import CausalBaldError, InputError
 from causalbald.experiments import Store, TrialSpec, TrialState, refit
-from causalbald.figures._calibration import LEVELS
+from causalbald.figures import LEVELS
 from causalbald.models import CateEstimator, LabelSet
 from causalbald.paper._bias import Scene
 from causalbald.posterior import Posterior

@@ -15,7 +15,7 @@ from causalbald._typing import AnyArray
 from causalbald.datasets import Benchmark
 from causalbald.datasets._synthetic import response
 from causalbald.errors import InputError
-from causalbald.figures._style import ARM_NAMES
+from causalbald.figures import ARM_NAMES
 from causalbald.paper._observational import KINDS, covariates, digits, draw_benchmark, observational
 from tests.helpers.digits import write_stand_in
 

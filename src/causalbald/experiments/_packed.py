@@ -1,9 +1,13 @@
-"""Finished trials as tidy CSV: one file per data set, model and track, small enough for version control."""
+"""Finished trials as tidy CSV: one file per data set, model and track, small enough for version control.
+
+A row is a fit. The columns that name a trial are empty where the row above has the same trial.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from causalbald._files import replacing
@@ -12,6 +16,8 @@ from causalbald.experiments._spec import NAMES, TrialSpec
 from causalbald.experiments._trial import TrialState
 
 _ACQUIRED = "acquired.csv"
+_NAMING = ["key", *NAMES]
+_NUMBER_FORMAT = "%.5g"
 
 
 def named_table(spec: TrialSpec, state: TrialState) -> pd.DataFrame:
@@ -25,14 +31,19 @@ def named_table(spec: TrialSpec, state: TrialState) -> pd.DataFrame:
 def read_tables(folder: Path) -> pd.DataFrame:
     """Return the packed rows of a results folder; no rows if nothing was packed."""
     parts = [_read(path) for path in sorted((folder / "tables").glob("*.csv")) if path.name != _ACQUIRED]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["key", *NAMES])
+    if not parts:
+        return pd.DataFrame(columns=_NAMING)
+    table = pd.concat(parts, ignore_index=True)
+    table[_NAMING] = table[_NAMING].ffill()
+    return table.astype({"seed": np.int64})
 
 
 def write_tables(folder: Path, table: pd.DataFrame, acquired: list[tuple[TrialSpec, list[list[int]]]]) -> None:
     """Replace the packed rows of a results folder by ``table``, and add the acquired positions of some trials."""
     (folder / "tables").mkdir(exist_ok=True)
     for name, rows in table.groupby(table["dataset"] + "-" + table["model"] + "-" + table["track"], sort=False):
-        _write(rows, folder / "tables" / f"{name}.csv")
+        is_repeated = rows["key"] == rows["key"].shift()
+        _write(rows.assign(**rows[_NAMING].mask(is_repeated, "")), folder / "tables" / f"{name}.csv")
     positions = read_acquired(folder) | {spec.key: steps for spec, steps in acquired}
     lines = [(key, k, " ".join(map(str, step))) for key, steps in positions.items() for k, step in enumerate(steps)]
     _write(pd.DataFrame(lines, columns=["key", "step", "positions"]), folder / "tables" / _ACQUIRED)
@@ -50,9 +61,9 @@ def read_acquired(folder: Path) -> dict[str, list[list[int]]]:
 
 
 def _write(table: pd.DataFrame, path: Path) -> None:
-    """Write CSV with numbers of five digits."""
+    """Replace a CSV file, or create it."""
     with replacing(path) as beside:
-        table.to_csv(beside, index=False, float_format="%.5g", lineterminator="\n")
+        table.to_csv(beside, index=False, float_format=_NUMBER_FORMAT, lineterminator="\n")
 
 
 def _read(path: Path) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Whether beliefs about effects hold: predicted against true effects, and how often intervals hold."""
+"""Whether beliefs about effects are right: predicted against true effects, and how often intervals hold the truth."""
 
 from __future__ import annotations
 
@@ -19,17 +19,29 @@ from causalbald.models import CateEstimator
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MAX_METHODS = 8
-# Intervals of all test units would be a solid block.
-_MAX_BARS = 120
-_CHUNK = 4096
+_MAX_BARS = 120  # units; intervals of all test units would be a solid block
+_BLOCK_UNITS = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class PredictedEffects:
-    """A method's belief about the effects of N units whose truth is known.
+    """A method's belief about the effects of N units whose true effects are known.
 
-    ``truth`` and ``effect`` are (N,); ``reach`` (10, N) is how far the interval of each level of ``LEVELS`` reaches to
-    each side of the effect.
+    Parameters
+    ----------
+    name : str
+        Name of the method.
+    truth, effect : (N,)
+        True and predicted effects.
+    reach : (10, N)
+        How far the interval reaches on either side of the predicted effect, for each of the levels 0.1 to 0.9 and 0.95.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.figures import PredictedEffects
+    >>> PredictedEffects("mine", np.zeros(2), np.array([0.1, 2.0]), np.ones((10, 2))).coverage[-1]
+    np.float64(0.5)
     """
 
     name: str
@@ -39,10 +51,24 @@ class PredictedEffects:
 
     @classmethod
     def of(cls, name: str, model: CateEstimator, test: Split) -> PredictedEffects:
-        """Return what a fitted model believes about the units of a test split."""
+        """Return what a fitted model believes about the units of a test split.
+
+        Parameters
+        ----------
+        name : str
+            Name of the method.
+        model : CateEstimator
+            Fitted.
+        test : Split
+            Units with known effects.
+
+        Returns
+        -------
+        PredictedEffects
+        """
         parts = []
-        for start in range(0, len(test), _CHUNK):
-            belief = model.posterior(test.x[start : start + _CHUNK], joint=False)
+        for start in range(0, len(test), _BLOCK_UNITS):
+            belief = model.posterior(test.x[start : start + _BLOCK_UNITS], joint=False)
             factors = np.array([belief.quantile(1 - level) for level in LEVELS])
             parts.append((belief.effect_mean, factors[:, None] * np.sqrt(belief.effect_variance)))
         effect, reach = zip(*parts, strict=True)
@@ -50,35 +76,62 @@ class PredictedEffects:
 
     @classmethod
     def pooled(cls, parts: Sequence[PredictedEffects]) -> PredictedEffects:
-        """Return one method's beliefs in several trials as one: the units of all of them."""
-        truth, effect = (np.concatenate([getattr(p, field) for p in parts]) for field in ("truth", "effect"))
-        return cls(parts[0].name, truth, effect, np.concatenate([p.reach for p in parts], axis=1))
+        """Return one method's beliefs in several trials as one belief about the units of all trials.
+
+        Parameters
+        ----------
+        parts : sequence of PredictedEffects
+            One for each trial of the method.
+
+        Returns
+        -------
+        PredictedEffects
+        """
+        truth, effect = (np.concatenate([getattr(part, name) for part in parts]) for name in ("truth", "effect"))
+        return cls(parts[0].name, truth, effect, np.concatenate([part.reach for part in parts], axis=1))
 
     @property
     def coverage(self) -> Array:
-        """Share of units whose true effect lies in its interval, (10,), for each level."""
+        """Share of units whose interval contains the true effect, (10,): one for each level."""
         result: Array = (np.abs(self.truth - self.effect) <= self.reach).mean(axis=1)
         return result
 
 
 def calibration(methods: Sequence[PredictedEffects]) -> Figure:
-    """Draw, for each method, predicted against true effects with 95 % intervals, and for all, how often intervals hold.
+    """Draw predicted against true effects for each method, and how often intervals hold the truth for all methods.
 
-    Intervals are drawn for at most 120 units, evenly spaced in the order of their true effects, and in black with a
-    cross where they miss the truth. The last panel has the share of all units whose interval holds the truth, against
-    its level.
+    95 % intervals are drawn for at most 120 units, evenly spaced in the order of their true effects. An interval that
+    misses the truth is black and has a cross. The last panel shows the share of all units whose interval holds the
+    truth, against the level of the interval.
 
     Parameters
     ----------
-    methods : sequence of Predicted
+    methods : sequence of PredictedEffects
         At most eight.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    InputError
+        If there are no methods, or more than eight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.figures import PredictedEffects, calibration
+    >>> method = PredictedEffects("mine", np.arange(5.0), np.arange(5.0), np.ones((10, 5)))
+    >>> len(calibration([method]).axes)
+    2
     """
     if not 0 < len(methods) <= MAX_METHODS:
         raise InputError(f"{len(methods)} methods cannot be drawn: choose 1 to {MAX_METHODS}.")
     panels = len(methods) + 1
     columns = panels if panels <= 3 else ceil(sqrt(panels))
     lines = ceil(panels / columns)
-    styles = looks(m.name for m in methods)
+    styles = looks(method.name for method in methods)
     with house_style():
         figure = new_figure(3.7 * columns, 3.7 * lines + 0.5)
         axes = figure.subplots(lines, columns, squeeze=False).ravel()
@@ -95,20 +148,22 @@ def calibration(methods: Sequence[PredictedEffects]) -> Figure:
 
 
 def _scatter(axes: Any, method: PredictedEffects, style: Look) -> None:
+    """Draw predicted against true effects of one method, with intervals."""
     order = np.argsort(method.truth)
     shown = order[np.linspace(0, len(order) - 1, min(len(order), _MAX_BARS)).astype(int)]
     truth, effect, reach = method.truth[shown], method.effect[shown], method.reach[-1, shown]
     missed = np.abs(truth - effect) > reach
-    held: Any = {"fmt": ".", "markersize": 4, "linewidth": 0.8, "color": style.colour, "alpha": 0.5}
-    axes.errorbar(truth[~missed], effect[~missed], reach[~missed], **held)
-    bars: Any = {"fmt": "x", "markersize": 5, "linewidth": 1.0, "color": "black", "label": "95 % interval that misses"}
-    axes.errorbar(truth[missed], effect[missed], reach[missed], **bars)
+    bars: Any = {"fmt": ".", "markersize": 4, "linewidth": 0.8, "color": style.colour, "alpha": 0.5}
+    axes.errorbar(truth[~missed], effect[~missed], reach[~missed], **bars)
+    crosses: Any = {"fmt": "x", "markersize": 5, "linewidth": 1.0, "color": "black"}
+    axes.errorbar(truth[missed], effect[missed], reach[missed], label="95 % interval that misses", **crosses)
     axes.axline((0, 0), slope=1, color="black", linestyle=":", linewidth=1)
-    hold = f"95 % intervals hold {100 * method.coverage[-1]:.0f} %"
-    axes.set_title(f"{method.name}\n{hold} of {len(method.truth):,}", fontsize=10)
+    share = f"95 % intervals hold {100 * method.coverage[-1]:.0f} %"
+    axes.set_title(f"{method.name}\n{share} of {len(method.truth):,}", fontsize=10)
 
 
 def _coverage(axes: Any, methods: Sequence[PredictedEffects], styles: dict[str, Look]) -> None:
+    """Draw the share of intervals that hold the truth against their level, a line per method."""
     axes.plot((0, 1), (0, 1), color="black", linestyle=":", linewidth=1, label="as it should be")
     for method in methods:
         style = styles[method.name]
@@ -120,6 +175,6 @@ def _coverage(axes: Any, methods: Sequence[PredictedEffects], styles: dict[str, 
 
 def _limits(methods: Sequence[PredictedEffects]) -> tuple[float, float]:
     """Return the range of true effects, with a margin."""
-    truth = np.concatenate([m.truth for m in methods])
+    truth = np.concatenate([method.truth for method in methods])
     margin = 0.05 * (np.ptp(truth) or 1.0)
     return float(truth.min() - margin), float(truth.max() + margin)

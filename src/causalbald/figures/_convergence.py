@@ -1,4 +1,4 @@
-"""Error against labels, mean over seeds with shaded standard error."""
+"""Error against labels: means over seeds, with shaded standard errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from causalbald.metrics import comparable_trials
 BASELINES = ("random", "propensity", "type-s")
 PROPOSED = "mu-rho-bald"
 MAX_PANELS = 6
-# Columns whose values do not mix in one panel, where a table has them.
-_PANEL = ("dataset", "model", "track")
-# An axis is logarithmic where the largest mean is that many times the smallest.
-_LOG_FROM = 6.0
-_TITLE = 40  # characters of a line that fit above a panel
+_PANEL_COLUMNS = ("dataset", "model", "track")  # columns of a table whose values get panels of their own
+_LOG_RATIO = 6.0  # an axis is logarithmic if the largest mean is more than this many times the smallest
+_TITLE_CHARACTERS = 40  # that fit above a panel in one line
 
 
 def convergence(
@@ -34,8 +32,8 @@ def convergence(
 ) -> Figure:
     """Draw the label curves of trials, one line per acquisition function.
 
-    There is a column of panels per data set, and per model and track where the table holds several. Within
-    a panel all means are over the same seeds, those that every function shown there has; the title says how many.
+    There is a column of panels for each data set, and for each model and track if the table has several. All means
+    within a panel are over the same seeds: the seeds that every function in the panel has. The title has their number.
 
     Parameters
     ----------
@@ -46,7 +44,26 @@ def convergence(
     label : str
         Name of the error on the axis.
     rows : mapping, optional
-        Functions of each row of panels, by the row's name, as from :func:`paper_rows`; by default all are in one.
+        The acquisition functions of each row of panels, by the name of the row, as from :func:`paper_rows`. By default,
+        one row has all functions.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    InputError
+        If the table lacks a column, has too many panels, or functions without a common seed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.figures import convergence
+    >>> table = pd.DataFrame({"acquisition": ["random", "random", "mu-bald", "mu-bald"], "labels": [10, 20, 10, 20]})
+    >>> table = table.assign(dataset="synthetic", seed=0, pehe=[2.0, 1.5, 2.0, 1.0])
+    >>> convergence(table).axes[0].get_title()
+    'synthetic (1 seed)'
     """
     groups = panels_of(table, error)
     layout = {"": list(dict.fromkeys(table["acquisition"]))} if rows is None else rows
@@ -58,7 +75,7 @@ def convergence(
             for axes, (title, trials) in zip(line, groups.items(), strict=True):
                 seeds = draw_curves(axes, trials[trials["acquisition"].isin(methods)], error, styles)
                 heading = f"{title}, {name}" if name else title
-                axes.set_title(fill(f"{heading} ({count_seeds(seeds)})", _TITLE))
+                axes.set_title(fill(f"{heading} ({count_seeds(seeds)})", _TITLE_CHARACTERS))
                 _scale(axes)
             line[0].set_ylabel(label)
         for axes in panels[-1]:
@@ -68,34 +85,44 @@ def convergence(
 
 
 def paper_rows(acquisitions: Iterable[str]) -> dict[str, list[str]]:
-    """Return the two rows of the paper's figure: mu-rho-BALD against the baselines, and all that are no baselines.
-
-    One row without a name where two make no sense: without mu-rho-BALD, with it alone in one of them, or with at most
-    three functions.
-    """
-    names = list(dict.fromkeys(acquisitions))
-    against = [a for a in names if a in (*BASELINES, PROPOSED)]
-    among = [a for a in names if a not in BASELINES]
-    if PROPOSED not in names or min(len(against), len(among)) < 2 or len(names) <= 3:
-        return {"": names}
-    others = "among BALDs" if all(a.partition(", ")[0].endswith("bald") for a in among) else "without baselines"
-    return {"against baselines": against, others: among}
-
-
-def panels_of(table: pd.DataFrame, *values: str) -> dict[str, pd.DataFrame]:
-    """Return the rows of each panel by its title, after checking that they can be drawn.
+    """Return the two rows of the paper's figure: mu-rho-BALD against the baselines, and all other functions.
 
     Parameters
     ----------
-    table : DataFrame
-        As for :func:`convergence`.
-    values : str
-        Columns that will be drawn.
+    acquisitions : iterable of str
+        Names of acquisition functions, which may repeat.
+
+    Returns
+    -------
+    dict of str to list of str
+        The functions of each row by the row's name. There is one row without a name if two make no sense: without
+        mu-rho-BALD, with mu-rho-BALD alone in a row, or with at most three functions.
+
+    Examples
+    --------
+    >>> from causalbald.figures import paper_rows
+    >>> list(paper_rows(["random", "type-s", "mu-bald", "mu-rho-bald"]))
+    ['against baselines', 'among BALDs']
+    """
+    names = list(dict.fromkeys(acquisitions))
+    against_baselines = [name for name in names if name in (*BASELINES, PROPOSED)]
+    no_baselines = [name for name in names if name not in BASELINES]
+    if PROPOSED not in names or min(len(against_baselines), len(no_baselines)) < 2 or len(names) <= 3:
+        return {"": names}
+    are_balds = all(name.partition(", ")[0].endswith("bald") for name in no_baselines)
+    return {"against baselines": against_baselines, "among BALDs" if are_balds else "without baselines": no_baselines}
+
+
+def panels_of(table: pd.DataFrame, *values: str) -> dict[str, pd.DataFrame]:
+    """Return the rows of each panel by the panel's title. Called by all figures of trials.
+
+    ``values`` are the columns that will be drawn. Raises InputError if the table lacks a column or has no rows, or if
+    there are more than ``MAX_PANELS`` panels.
     """
     missing = [c for c in ("dataset", "acquisition", "seed", "labels", *values) if c not in table]
     if missing or table.empty:
         raise InputError(f"the table has no rows or no column {missing[:1]}: pass trials as from run_trials.")
-    keys = [c for c in _PANEL if c in table]
+    keys = [c for c in _PANEL_COLUMNS if c in table]
     table = comparable_trials(table, [*keys, "acquisition", "seed"], values)
     named = [c for c in keys if c == "dataset" or table[c].nunique() > 1]
     groups = {", ".join(map(str, names)): rows for names, rows in table.groupby(named, sort=False)}
@@ -108,22 +135,41 @@ def panels_of(table: pd.DataFrame, *values: str) -> dict[str, pd.DataFrame]:
 
 
 def draw_curves(axes: Any, trials: pd.DataFrame, value: str, styles: Mapping[str, Look]) -> int:
-    """Draw means with shaded standard errors over the seeds that all functions have, and return how many seeds.
+    """Draw means with shaded standard errors over the seeds that all functions have.
 
     Parameters
     ----------
     axes : matplotlib Axes
+        Where to draw.
     trials : DataFrame
         Rows of one panel.
     value : str
         Column to draw against ``labels``.
     styles : mapping
         Look of each acquisition function.
+
+    Returns
+    -------
+    int
+        How many seeds all functions have.
+
+    Raises
+    ------
+    InputError
+        If they have none.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.figures import draw_curves, looks, new_figure
+    >>> trials = pd.DataFrame({"acquisition": "random", "seed": [0, 1], "labels": 10, "pehe": [2.0, 1.0]})
+    >>> draw_curves(new_figure(4, 3).subplots(), trials, "pehe", looks(["random"]))
+    2
     """
-    by_method = {str(name): own for name, own in trials.groupby("acquisition", sort=False)}
+    by_method = {str(name): rows for name, rows in trials.groupby("acquisition", sort=False)}
     common = common_seeds(by_method)
-    for name, own in by_method.items():
-        wide = own.pivot(index="labels", columns="seed", values=value)[common].dropna()
+    for name, rows in by_method.items():
+        wide = rows.pivot(index="labels", columns="seed", values=value)[common].dropna()
         x, mean = wide.index.to_numpy(dtype=float), wide.mean(axis=1).to_numpy(dtype=float)
         style, every = styles[name], max(1, len(x) // 8)
         shape: Any = {"color": style.colour, "linestyle": style.line, "marker": style.marker, "markevery": every}
@@ -135,20 +181,62 @@ def draw_curves(axes: Any, trials: pd.DataFrame, value: str, styles: Mapping[str
 
 
 def common_seeds(by_method: Mapping[str, pd.DataFrame]) -> list[int]:
-    """Return the seeds that all methods have, so that a comparison is paired."""
-    seeds = {name: set(own["seed"]) for name, own in by_method.items()}
+    """Return the seeds that all methods have: comparisons over them are paired.
+
+    Parameters
+    ----------
+    by_method : mapping of str to DataFrame
+        The trials of each method, with a column ``seed``.
+
+    Returns
+    -------
+    list of int
+        Sorted.
+
+    Raises
+    ------
+    InputError
+        If methods have no seed in common.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.figures import common_seeds
+    >>> common_seeds({"a": pd.DataFrame({"seed": [0, 1, 2]}), "b": pd.DataFrame({"seed": [2, 1]})})
+    [1, 2]
+    """
+    seeds = {name: set(trials["seed"]) for name, trials in by_method.items()}
     common = set.intersection(*seeds.values()) if seeds else set()
     if seeds and not common:
         fewest = min(seeds, key=lambda name: len(seeds[name]))
         raise InputError(
             f"no seed is common to {', '.join(seeds)} ({fewest} has {sorted(seeds[fewest])[:5]}): run the same seeds "
-            "for all of them, or leave some out."
+            "for all of them, or omit some."
         )
     return sorted(common)
 
 
 def shared_legend(figure: Figure, panels: Iterable[Any], *, columns: int | None = None) -> None:
-    """Name every line once, below all panels, where it hides nothing."""
+    """Name every line once, in a legend below all panels, where it hides nothing.
+
+    Parameters
+    ----------
+    figure : Figure
+        Where to draw.
+    panels : iterable of matplotlib Axes
+        Panels whose lines are named.
+    columns : int, optional
+        Width of the legend; by default as wide as the figure.
+
+    Examples
+    --------
+    >>> from causalbald.figures import new_figure, shared_legend
+    >>> figure = new_figure(4, 3)
+    >>> _ = figure.subplots().plot([0, 1], [0, 1], label="mine")
+    >>> shared_legend(figure, figure.axes)
+    >>> [text.get_text() for text in figure.legends[0].get_texts()]
+    ['mine']
+    """
     named = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     width = columns or max(1, int(figure.get_figwidth() / 1.5))
     lines = -(-len(named) // width)
@@ -163,9 +251,9 @@ def count_seeds(seeds: int) -> str:
 
 
 def _scale(axes: Any) -> None:
-    """Let the data fill the axis, logarithmic where errors differ by factors."""
+    """Make the axis of errors logarithmic if means differ by more than a factor of ``_LOG_RATIO``."""
     means = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()] or [np.ones(1)])
-    if len(means) and means.min() > 0 and means.max() / means.min() > _LOG_FROM:
+    if len(means) and means.min() > 0 and means.max() / means.min() > _LOG_RATIO:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

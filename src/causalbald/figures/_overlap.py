@@ -16,30 +16,47 @@ _ROWS = {
 
 
 def overlap(table: pd.DataFrame) -> Figure:
-    """Draw the share of measured units inside overlap, and the share of treated ones, against labels.
+    """Draw the share of measured units inside overlap, and the share of treated units, against labels.
 
-    Mean over the seeds that all functions shown have, with shaded standard error. The thin dashed line is where
-    ``random`` ends.
+    Lines are means over the seeds that all functions in a panel have, with shaded standard errors. A thin dashed line
+    marks where ``random`` ends.
 
     Parameters
     ----------
     table : DataFrame
         Columns ``dataset, acquisition, seed, labels, overlap_share, treated_share``, as from ``run_trials`` or
         ``Store.table``.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    InputError
+        As for :func:`convergence`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.figures import overlap
+    >>> table = pd.DataFrame({"acquisition": "random", "seed": [0, 1], "labels": 10, "dataset": "synthetic"})
+    >>> len(overlap(table.assign(overlap_share=0.7, treated_share=0.4)).axes)
+    2
     """
     groups = panels_of(table, *_ROWS)
     styles = looks(table["acquisition"])
     with house_style():
         figure = new_figure(max(5.6, 4.6 * len(groups)), 7.2)
         panels = figure.subplots(len(_ROWS), len(groups), squeeze=False, sharex="col", sharey="row")
-        for k, (title, trials) in enumerate(groups.items()):
-            for axes, value in zip(panels[:, k], _ROWS, strict=True):
+        for column, (title, trials) in enumerate(groups.items()):
+            for axes, value in zip(panels[:, column], _ROWS, strict=True):
                 seeds = draw_curves(axes, trials, value, styles)
                 for line in axes.get_lines():
                     if line.get_label() == REFERENCE:
                         axes.axhline(line.get_ydata()[-1], color=look(REFERENCE).colour, linestyle="--", linewidth=0.9)
-            panels[0, k].set_title(f"{title} ({count_seeds(seeds)})")
-            panels[-1, k].set_xlabel("outcomes measured")
+            panels[0, column].set_title(f"{title} ({count_seeds(seeds)})")
+            panels[-1, column].set_xlabel("outcomes measured")
         for axes, name in zip(panels[:, 0], _ROWS.values(), strict=True):
             axes.set_ylabel(name)
         figure.align_ylabels()

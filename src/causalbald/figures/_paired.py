@@ -1,4 +1,4 @@
-"""Methods against one baseline, seed by seed: which need fewer labels, and how sure is that?"""
+"""Methods against one baseline, seed by seed: how much smaller are errors, and how sure is that?"""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from causalbald.metrics import areas, paired_interval
 def paired(table: pd.DataFrame, *, baseline: str = "random", error: str = "pehe") -> Figure:
     """Draw each method's mean error over the label curve as a share of the baseline's.
 
-    Dots are geometric means over seeds of the ratio of areas under the two curves of a seed, bars their 95 %
-    t-intervals (of the log); left of the line the method is better. A panel is of the seeds that all its methods have.
-    Methods are ordered by their mean over panels, the best on top.
+    For each seed, the area under the method's curve is divided by the area under the baseline's. Dots are geometric
+    means of these ratios over seeds, and bars are 95 % t-intervals of their logs. A method left of the line is better
+    than the baseline. A panel uses the seeds that all its methods have. The best method, over all panels, is on top.
 
     Parameters
     ----------
@@ -30,7 +30,25 @@ def paired(table: pd.DataFrame, *, baseline: str = "random", error: str = "pehe"
     baseline : str
         The method that others are compared with.
     error : str
-        Column whose area is taken, positive.
+        Column whose area is taken; its values are positive.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    InputError
+        If there are no trials of the baseline, or values that are not positive; and as for :func:`convergence`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from causalbald.figures import paired
+    >>> rows = [(name, seed, n, 1.0 + seed) for name in ("random", "mu-bald") for seed in (0, 1) for n in (10, 20)]
+    >>> table = pd.DataFrame(rows, columns=["acquisition", "seed", "labels", "pehe"]).assign(dataset="synthetic")
+    >>> paired(table).axes[0].get_title()
+    'synthetic (2 seeds)'
     """
     groups = {title: _ratios(rows, baseline, error) for title, rows in panels_of(table, error).items()}
     means = pd.DataFrame({title: ratios.mean() for title, ratios in groups.items()})
@@ -52,13 +70,16 @@ def paired(table: pd.DataFrame, *, baseline: str = "random", error: str = "pehe"
 
 
 def _ratios(trials: pd.DataFrame, baseline: str, error: str) -> pd.DataFrame:
-    """Return the log ratio of areas to the baseline's, a row per seed that all methods have, a column per method."""
-    by_method = {str(name): own for name, own in trials.groupby("acquisition", sort=False)}
+    """Return the logs of the ratios of areas to the baseline's: a row per common seed, a column per method.
+
+    Raises InputError if there are no trials of the baseline, or values that are not positive.
+    """
+    by_method = {str(name): rows for name, rows in trials.groupby("acquisition", sort=False)}
     if baseline not in by_method:
         raise InputError(f"no trials of {baseline!r} to compare with: choose --baseline of {', '.join(by_method)}.")
-    end = min(own.groupby("seed")["labels"].max().min() for own in by_method.values())
-    rows = trials[trials["labels"] <= end]
-    area = pd.DataFrame({name: areas(rows[rows["acquisition"] == name], error) for name in by_method})
+    end = min(rows.groupby("seed")["labels"].max().min() for rows in by_method.values())
+    curves = trials[trials["labels"] <= end]
+    area = pd.DataFrame({name: areas(curves[curves["acquisition"] == name], error) for name in by_method})
     area = area.loc[common_seeds(by_method)]
     if (trials[error] < 0).any() or not (area > 0).all(axis=None):
         raise InputError(f"ratios need values above 0, but {error!r} has others: choose another --error.")
@@ -67,7 +88,7 @@ def _ratios(trials: pd.DataFrame, baseline: str, error: str) -> pd.DataFrame:
 
 
 def _scale(axes: Any) -> None:
-    """Make the axis that all panels share logarithmic, with as many marks as there is room for."""
+    """Make the axis that all panels share logarithmic, with as many marks as it has room for."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     decades = math.log10(high / low)
@@ -78,6 +99,7 @@ def _scale(axes: Any) -> None:
 
 
 def _draw(axes: Any, place: int, ratios: Any, style: Any) -> None:
+    """Draw the dot and the bar of a method at its ``place`` from below."""
     mean, lower, upper = np.exp(paired_interval(ratios))
     axes.plot([lower, upper], [place, place], color=style.colour, linewidth=1.6)
     axes.plot(mean, place, color=style.colour, marker=style.marker, linestyle="none", markersize=6)

@@ -20,12 +20,24 @@ _ORANGE, _SKY, _GREY, _BLACK = "#E69F00", "#56B4E9", "#7F7F7F", "#000000"
 
 ARM_COLOURS = (_BLUE, _VERMILION)
 ARM_NAMES = ("control", "treated")
-LONGEST_NAME = 40
+MAX_NAME_CHARACTERS = 40
 _NO_GLYPH = "□"
 
 
 class Look(NamedTuple):
-    """How a method is drawn."""
+    """How a method is drawn.
+
+    Parameters
+    ----------
+    colour, marker, line : str
+        As matplotlib names them.
+
+    Examples
+    --------
+    >>> from causalbald.figures import Look
+    >>> Look("#0072B2", "o", "--").line
+    '--'
+    """
 
     colour: str
     marker: str
@@ -47,45 +59,87 @@ _LOOKS = {
     "epig-tau": Look(_SKY, "<", "-"),
     "epig-mu": Look(_GREEN, "h", "--"),
     "regret": Look(_PINK, "d", "-."),
-    "default": Look(_VERMILION, "H", "-"),  # it is tau-vr
+    "default": Look(_VERMILION, "H", "-"),  # the same function as tau-vr
     "qhte": Look(_ORANGE, "x", "--"),
     "macal": Look(_BLACK, "+", "-."),
     "lcmd": Look(_GREY, "3", ":"),
     "fccm": Look(_ORANGE, "4", "-"),
 }
-_OTHERS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("8", "|", "1", "2")]
+# For functions of other packages and files.
+_OTHER_LOOKS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("8", "|", "1", "2")]
 
 
 def look(acquisition: str) -> Look:
-    """Return the look of an acquisition function; one that others have added gets a look from its name.
+    """Return the look of an acquisition function.
 
-    With another batch rule than its own, as in "mu-bald, greedy", it looks the same but for the line.
+    Parameters
+    ----------
+    acquisition : str
+        Name of a function, perhaps with another batch rule than its own, as in "mu-bald, greedy".
+
+    Returns
+    -------
+    Look
+        A function of another package gets a look from its name. Another batch rule only changes the line.
+
+    Examples
+    --------
+    >>> from causalbald.figures import look
+    >>> look("mu-bald").marker, look("mu-bald, greedy").marker
+    ('^', '^')
     """
     name, _, rule = acquisition.partition(", ")
     if rule and name in _LOOKS:
         return _LOOKS[name]._replace(line=":")
-    return _LOOKS.get(acquisition) or _OTHERS[crc32(acquisition.encode()) % len(_OTHERS)]
+    return _LOOKS.get(acquisition) or _OTHER_LOOKS[crc32(acquisition.encode()) % len(_OTHER_LOOKS)]
 
 
 def looks(acquisitions: Iterable[str]) -> dict[str, Look]:
     """Return the looks of the acquisition functions of one figure, all different.
 
-    They are those of :func:`look`, but where two functions that others have added would look the same, the later name
-    in the alphabet takes the next look that is free.
+    Parameters
+    ----------
+    acquisitions : iterable of str
+        Names, which may repeat.
+
+    Returns
+    -------
+    dict of str to Look
+        As from :func:`look`. If two functions of other packages would look the same, the later name in the alphabet
+        takes the next free look.
+
+    Examples
+    --------
+    >>> from causalbald.figures import looks
+    >>> list(looks(["random", "mu-bald", "random"]))
+    ['random', 'mu-bald']
     """
     names = list(dict.fromkeys(acquisitions))
-    found: dict[str, Look] = {}
+    taken: dict[str, Look] = {}
     for name in sorted(names):
-        wanted = look(name)
-        start = _OTHERS.index(wanted) if wanted in _OTHERS else 0
-        choices = [wanted, *_OTHERS[start:], *_OTHERS[:start]]
-        found[name] = next((c for c in choices if c not in found.values()), wanted)
-    return {name: found[name] for name in names}
+        first_choice = look(name)
+        start = _OTHER_LOOKS.index(first_choice) if first_choice in _OTHER_LOOKS else 0
+        choices = [first_choice, *_OTHER_LOOKS[start:], *_OTHER_LOOKS[:start]]
+        taken[name] = next((choice for choice in choices if choice not in taken.values()), first_choice)
+    return {name: taken[name] for name in names}
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Apply the fonts and frames of all figures, and leave the caller's matplotlib settings alone."""
+    """Apply the fonts and frames of all figures within a ``with`` block; the caller's settings return afterwards.
+
+    Yields
+    ------
+    None
+
+    Examples
+    --------
+    >>> import matplotlib as mpl
+    >>> from causalbald.figures import house_style
+    >>> with house_style():
+    ...     mpl.rcParams["axes.grid"]
+    True
+    """
     settings: Any = {
         "font.size": 10,
         "axes.spines.top": False,
@@ -101,19 +155,38 @@ def house_style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return a figure that no global state knows of, so that nothing needs closing."""
+    """Return an empty figure outside matplotlib's global state: the caller need not close it.
+
+    Parameters
+    ----------
+    width, height : float
+        In inches.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> from causalbald.figures import new_figure
+    >>> new_figure(7.0, 4.2).get_figwidth()
+    7.0
+    """
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def plain(text: object, limit: int = LONGEST_NAME) -> str:
-    """Return what a user wrote for a figure: cut, no mathematics, and a box for every character without a glyph."""
-    characters = (c if _drawn(c) else _NO_GLYPH for c in shortened(str(text), limit))
+def plain(text: object, limit: int = MAX_NAME_CHARACTERS) -> str:
+    """Return a user's text for a figure: cut to ``limit`` characters, without mathematics.
+
+    Characters that the fonts lack become boxes.
+    """
+    characters = (c if _has_glyph(c) else _NO_GLYPH for c in shortened(str(text), limit))
     return "".join(characters).replace("$", r"\$")
 
 
 @cache
-def _drawn(character: str) -> bool:
-    """Whether the fonts of figures, regular and bold, can draw a character."""
+def _has_glyph(character: str) -> bool:
+    """Return whether the fonts of figures, regular and bold, have a character."""
     if not character.isprintable():
         return False
     fonts = (get_font(findfont(FontProperties(weight=weight))) for weight in ("normal", "bold"))

@@ -1,4 +1,4 @@
-"""Before any money is spent: do the arms overlap, and in which covariates do they differ."""
+"""Before any money is spent: do the arms overlap, and in which covariates do they differ?"""
 
 from __future__ import annotations
 
@@ -22,29 +22,45 @@ from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, new_f
 BINS = 40
 _TICKS = (0.25, 0.5, 0.75)
 _HATCHES = ("", "///")
-_NEEDED = ("covariate", "difference", "flagged")
+_COLUMNS = ("covariate", "difference", "flagged")
 
 
 def draw_support(propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, str] = ARM_NAMES) -> Figure:
     """Draw P(treated | x) as mirrored histograms on a scale of log odds, treated above and control below.
 
-    Bars are shares of the arm, so that a small arm can be seen; the text says how many units there are and how many of
-    them lie outside common support, which is grey. The last bins hold whatever lies beyond them.
+    Bars are shares of an arm, which makes a small arm visible. The text has the number of units of each arm, and the
+    number of units outside common support. The region outside is grey. The last bins hold all units beyond them.
 
     Parameters
     ----------
-    propensity, treatment : (N,)
+    propensity : (N,)
+        P(treated given x) of each unit.
+    treatment : (N,)
+        The arm, 0 or 1, of each unit.
     names : (str, str)
-        Of control and treated.
+        Names of control and treated.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    InputError
+        If a propensity is no probability, or an arm has no units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.figures import draw_support
+    >>> draw_support(np.linspace(0.1, 0.9, 20), np.arange(20) % 2).axes[0].get_ylabel()
+    'share of the arm'
     """
-    found = common_support(propensity, treatment)
-    t, (low, high), edges = (
-        found.treatment,
-        found.band,
-        _edges(found.band, propensity_clip(float(found.treatment.mean()))),
-    )
+    support = common_support(propensity, treatment)
+    t, (low, high) = support.treatment, support.band
+    edges = _edges(support.band, propensity_clip(float(t.mean())))
     pi = np.clip(np.asarray(propensity, dtype=np.float64), edges[0], edges[-1])
-    heights = [np.histogram(pi[t == arm], edges)[0] / found.arm_sizes[arm] for arm in (0, 1)]
+    heights = [np.histogram(pi[t == arm], edges)[0] / support.arm_sizes[arm] for arm in (0, 1)]
     with house_style():
         figure = new_figure(7.0, 4.2)
         axes = figure.subplots()
@@ -52,13 +68,12 @@ def draw_support(propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, 
             axes.axvspan(left, right, color="grey", alpha=0.18, linewidth=0, zorder=0)
         for arm, sign in ((0, -1), (1, 1)):
             _mirrored(axes, sign * heights[arm], edges, arm)
-            outside = f"{found.outside_by_arm[arm]:,} outside {band_text(found.band)}"
-            count = f"{plain(names[arm])}: {found.arm_sizes[arm]:,}\n{outside}"
+            outside = f"{support.outside_by_arm[arm]:,} outside {band_text(support.band)}"
+            count = f"{plain(names[arm])}: {support.arm_sizes[arm]:,}\n{outside}"
             place: Any = {"transform": axes.transAxes, "ha": "right", "va": "top" if arm else "bottom"}
             axes.text(0.88, 0.97 if arm else 0.03, count, color=ARM_COLOURS[arm], fontweight="bold", **place)
         axes.axhline(0, color="black", linewidth=0.8)
-        # As much room as two lines of text need, wherever the bars are.
-        limit = 1.42 * max(h.max() for h in heights)
+        limit = 1.42 * max(h.max() for h in heights)  # leaves room for two lines of text, wherever the bars are
         axes.set_xscale("logit")
         axes.set(ylim=(-limit, limit), xlabel=f"P({plain(names[1])} | covariates)", ylabel="share of the arm")
         axes.set_xlim(edges[0], edges[-1])
@@ -71,19 +86,38 @@ def draw_support(propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, 
 
 
 def draw_balance(table: pd.DataFrame, top: int = 20) -> Figure:
-    """Draw the standardised differences of the arms, the ``top`` largest, as from ``diagnostics.balance_table``.
+    """Draw the largest standardised differences between the arms.
 
-    Beyond ±0.1, dashed, dots are filled. A difference that is infinite is drawn as an arrow at the edge.
+    Dots beyond ±0.1, the dashed lines, are filled. An infinite difference is an arrow at the edge.
 
     Parameters
     ----------
     table : DataFrame
-        Columns ``covariate, difference, flagged``.
+        Columns ``covariate, difference, flagged``, as from :func:`causalbald.diagnostics.balance_table`.
     top : int
+        How many covariates are drawn at most.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    InputError
+        If the table has no rows or lacks a column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.diagnostics import balance_table
+    >>> from causalbald.figures import draw_balance
+    >>> x, t = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
+    >>> draw_balance(balance_table(x, t)).axes[0].get_title(loc="right")
+    '2 of 2 differ by more than 0.1'
     """
-    lacking = [c for c in _NEEDED if c not in table.columns]
-    if lacking or table.empty:
-        raise InputError(f"nothing to draw: the table needs rows, and columns {', '.join(_NEEDED)}.")
+    missing = [column for column in _COLUMNS if column not in table.columns]
+    if missing or table.empty:
+        raise InputError(f"nothing to draw: the table needs rows, and columns {', '.join(_COLUMNS)}.")
     order = np.argsort(-np.abs(table["difference"].to_numpy()), kind="stable")[: check_int(top, "top", low=1)]
     shown = table.iloc[order[::-1]]
     with house_style():
@@ -95,9 +129,9 @@ def draw_balance(table: pd.DataFrame, top: int = 20) -> Figure:
         axes.set(xlim=(-limit, limit), ylim=(-0.7, len(shown) - 0.3), yticks=np.arange(len(shown)))
         axes.set_yticklabels([plain(name) for name in shown["covariate"]])
         axes.set_xlabel("standardised difference, treated minus control", loc="right")
-        few = "" if len(shown) == len(table) else f"; the largest {len(shown)} are shown"
+        omitted = "" if len(shown) == len(table) else f"; the largest {len(shown)} are shown"
         axes.set_title(
-            f"{int(table['flagged'].sum())} of {len(table)} differ by more than {UNBALANCED}{few}",
+            f"{int(table['flagged'].sum())} of {len(table)} differ by more than {UNBALANCED}{omitted}",
             fontsize=10,
             loc="right",  # names on the left leave room for it
         )
@@ -105,7 +139,7 @@ def draw_balance(table: pd.DataFrame, top: int = 20) -> Figure:
 
 
 def _edges(band: tuple[float, float], clip: float) -> Array:
-    """Return the edges of some ``BINS`` bins, about equal in log odds; no end of the band lies within one."""
+    """Return the edges of about ``BINS`` bins, about equal in log odds. No bin contains an end of the band."""
     low, high = band
     ends = logit(np.array([clip, low, high, 1 - clip]))
     width = (ends[-1] - ends[0]) / BINS
@@ -118,12 +152,13 @@ def _edges(band: tuple[float, float], clip: float) -> Array:
 
 
 def _mirrored(axes: Any, heights: Array, edges: Array, arm: int) -> None:
+    """Draw the bars of one arm; heights of controls are negative."""
     colour: Any = {"facecolor": to_rgba(ARM_COLOURS[arm], 0.45), "edgecolor": ARM_COLOURS[arm]}
     axes.bar(edges[:-1], heights, np.diff(edges), align="edge", hatch=_HATCHES[arm], linewidth=0.9, zorder=2, **colour)
 
 
 def _dots(axes: Any, difference: Array, flagged: Any) -> float:
-    """Draw the dots and return the limit of the axis."""
+    """Draw a dot, or an arrow if it is infinite, for each difference, and return the limit of the axis."""
     finite = np.isfinite(difference)
     limit = max(0.2, 1.15 * np.abs(difference[finite]).max(initial=0))
     rows = np.arange(len(difference))
@@ -131,6 +166,6 @@ def _dots(axes: Any, difference: Array, flagged: Any) -> float:
         axes.scatter(difference[where], rows[where], s=30, facecolor=face, edgecolor="black", zorder=3)
     for sign, marker in ((-1, "<"), (1, ">")):
         where = ~finite & (np.sign(difference) == sign)
-        at = np.full(int(where.sum()), sign * 0.97 * limit)
-        axes.scatter(at, rows[where], s=50, marker=marker, color="black", zorder=3)
+        edge = np.full(int(where.sum()), sign * 0.97 * limit)
+        axes.scatter(edge, rows[where], s=50, marker=marker, color="black", zorder=3)
     return float(limit)

@@ -17,7 +17,7 @@ from causalbald._typing import AnyArray, Array, Positions
 from causalbald._validation import check_positions
 from causalbald.datasets import Split
 from causalbald.errors import InputError
-from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, look, new_figure
+from causalbald.figures import ARM_COLOURS, ARM_NAMES, house_style, look, new_figure
 from causalbald.models import CateEstimator
 
 MAX_COLUMNS = 8

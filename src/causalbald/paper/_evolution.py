@@ -14,7 +14,7 @@ from causalbald._typing import Positions
 from causalbald._validation import check_int, check_number, check_positions
 from causalbald.datasets import Split
 from causalbald.errors import InputError
-from causalbald.figures._style import house_style, new_figure
+from causalbald.figures import house_style, new_figure
 from causalbald.models import CateEstimator
 from causalbald.paper._bias import MeasuredSet, Scene, _width, draw_columns
 

@@ -14,8 +14,7 @@ from causalbald._validation import check_int
 from causalbald.datasets import Benchmark, Split
 from causalbald.diagnostics import EQUAL_ARMS, band_text, is_outside, support_band
 from causalbald.errors import InputError
-from causalbald.figures._convergence import shared_legend
-from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, new_figure
+from causalbald.figures import ARM_COLOURS, ARM_NAMES, house_style, new_figure, shared_legend
 from causalbald.models import PropensityModel
 from causalbald.paper._bias import _densities
 
