@@ -66,7 +66,8 @@ _LOOKS = {
     "fccm": Look(_ORANGE, "4", "-"),
 }
 # For functions of other packages and files.
-_OTHER_LOOKS = [Look(c, m, ":") for c in (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE) for m in ("8", "|", "1", "2")]
+_OTHER_COLOURS = (_BLACK, _GREEN, _VERMILION, _PINK, _SKY, _ORANGE)
+_OTHER_LOOKS = [Look(colour, marker, ":") for colour in _OTHER_COLOURS for marker in ("8", "|", "1", "2")]
 
 
 def look(acquisition: str) -> Look:
@@ -169,7 +170,7 @@ def new_figure(width: float, height: float) -> Figure:
     Examples
     --------
     >>> from causalbald.figures import new_figure
-    >>> new_figure(7.0, 4.2).get_figwidth()
+    >>> float(new_figure(7.0, 4.2).get_figwidth())
     7.0
     """
     return Figure(figsize=(width, height), layout="constrained")
