@@ -110,7 +110,7 @@ def test_a_bug(debug: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.
         except ValueError as error:
             raise ZeroDivisionError(f"{[where]} and {SECRET}") from error
 
-    for place in ("causalbald.campaign._campaign", "causalbald.campaign.storage"):
+    for place in ("causalbald.campaign._campaign", "causalbald.campaign._opened", "causalbald.campaign.storage"):
         monkeypatch.setattr(f"{place}.open_storage", broken)
     for line in with_address(ADDRESS):
         if line[0] == "campaign":
