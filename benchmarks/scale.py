@@ -56,10 +56,10 @@ class Case:
 
 
 def cases() -> list[Case]:
-    found = [
+    mu_rho_cases = [
         Case(study, model, "mu-rho-bald", *size) for study, sizes in SIZES.items() for size in sizes for model in MODELS
     ]
-    return [*found, *(Case("pool", model, "tau-vr", *size) for size in SIZES["pool"] for model in MODELS)]
+    return [*mu_rho_cases, *(Case("pool", model, "tau-vr", *size) for size in SIZES["pool"] for model in MODELS)]
 
 
 def make_pool(folder: Path, rows: int, dimensions: int) -> Path:
@@ -81,8 +81,8 @@ def make_pool(folder: Path, rows: int, dimensions: int) -> Path:
             parts.append(
                 pd.DataFrame({"unit": unit, "outcome": y}).sample(frac=min(1, MOST_LABELS / n), random_state=0)
             )
-    known = pd.concat(parts).sample(MOST_LABELS, random_state=0)
-    known.to_parquet(path.with_suffix(".outcomes"), index=False)
+    labels = pd.concat(parts).sample(MOST_LABELS, random_state=0)
+    labels.to_parquet(path.with_suffix(".outcomes"), index=False)
     part.rename(path)
     return path
 
@@ -137,9 +137,9 @@ def in_own_process(case: Case, path: Path) -> dict[str, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{case} failed")
-    found: dict[str, float] = json.loads(printed.splitlines()[-1])
-    found |= {"total": perf_counter() - started, "cpu": usage.ru_utime + usage.ru_stime}
-    return found | {"peak_gb": usage.ru_maxrss / 2**20}
+    measures: dict[str, float] = json.loads(printed.splitlines()[-1])
+    measures |= {"total": perf_counter() - started, "cpu": usage.ru_utime + usage.ru_stime}
+    return measures | {"peak_gb": usage.ru_maxrss / 2**20}
 
 
 def forget(path: Path) -> None:
@@ -172,15 +172,19 @@ def matmul_speed(kind: Any, seconds: float = 2.0) -> float:
     return done * 2 * 512 * 512 * 1024 / elapsed
 
 
-def with_limits(case: Case, path: Path, found: dict[str, float]) -> dict[str, Any]:
+def with_limits(case: Case, path: Path, measures: dict[str, float]) -> dict[str, Any]:
     """Return a row of the results."""
     import torch
 
-    double, single = found.pop("double"), found.pop("single")
-    found["read_limit"] = path.stat().st_size / read_speed(path)
-    found["flop_limit"] = case.rows * (double / matmul_speed(torch.float64) + single / matmul_speed(torch.float32))
-    found["times_limit"] = round(found["score"] / max(found["read_limit"], found["flop_limit"]), 1)
-    return {**asdict(case), **{name: round(found[name], 2) for name in ROUNDED}, "times_limit": found["times_limit"]}
+    double, single = measures.pop("double"), measures.pop("single")
+    measures["read_limit"] = path.stat().st_size / read_speed(path)
+    measures["flop_limit"] = case.rows * (double / matmul_speed(torch.float64) + single / matmul_speed(torch.float32))
+    measures["times_limit"] = round(measures["score"] / max(measures["read_limit"], measures["flop_limit"]), 1)
+    return {
+        **asdict(case),
+        **{name: round(measures[name], 2) for name in ROUNDED},
+        "times_limit": measures["times_limit"],
+    }
 
 
 def measure(folder: Path, only: set[str], *, again: bool) -> None:
