@@ -15,7 +15,7 @@ from causalbald import datasets
 
 @datasets.register("two-moons")
 def two_moons(seed: int = 0, *, units: int = 600) -> datasets.Benchmark:
-    """Two interleaved half circles: one is mostly treated, the other mostly not."""
+    """Two interleaved half circles: most units of one are treated, most units of the other are not."""
     rng = np.random.default_rng(seed)
     x, moon = make_moons(units, noise=0.15, random_state=seed)
     propensity = np.where(moon == 1, 0.8, 0.2)

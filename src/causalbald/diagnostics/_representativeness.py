@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from causalbald._typing import Array, Positions
 from causalbald._validation import check_alpha, check_int
 from causalbald.errors import InputError
+from causalbald.tables import MISSING, OTHER
 
-MISSING, OTHER = "(missing)", "(other)"
 _MAX_CATEGORIES = 12
 
 

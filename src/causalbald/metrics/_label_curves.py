@@ -184,6 +184,8 @@ class LabelsNeeded:
         return bool(np.isinf(self.labels))
 
     def __str__(self) -> str:
+        """Return the number of labels and its interval, such as ``120 [100, not reached]``."""
+
         def text(value: float) -> str:
             return "not reached" if np.isinf(value) else f"{value:.0f}"
 
