@@ -330,6 +330,11 @@ def test_pending_units_are_never_chosen_again(benchmark: datasets.Benchmark) -> 
         assert set(chosen.tolist()) == set(range(35, 40))
 
 
+def test_the_smallest_trial(benchmark: datasets.Benchmark) -> None:
+    table = run_trial(benchmark, model=Recorder(), acquisition="random", warm_start=2, batch_size=1, steps=0, seed=0)
+    assert table["labels"].tolist() == [2]
+
+
 def test_bad_plans_are_named(benchmark: datasets.Benchmark) -> None:
     good: dict[str, Any] = {"model": "gp", "acquisition": "random", **PLAN, "seed": 0}
     for change, message in (

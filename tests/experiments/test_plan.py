@@ -34,13 +34,13 @@ PAPER: dict[str, dict[str, Any]] = {
 def test_presets_carry_the_papers_settings(name: str) -> None:
     specs = [spec for plan in preset(name) for spec in plan.specs()]
     dataset = next(iter(PAPER[name]))
-    own = [spec for spec in specs if spec.dataset == dataset]
-    assert {(s.warm_start, s.batch_size, s.steps + 1) for s in own} == {PAPER[name][dataset]}
+    on_dataset = [spec for spec in specs if spec.dataset == dataset]
+    assert {(s.warm_start, s.batch_size, s.steps + 1) for s in on_dataset} == {PAPER[name][dataset]}
     assert {s.preset for s in specs} == {dataset}
     assert {s.acquisition for s in specs} == set(PAPER_ACQUISITIONS)
     assert len(PAPER_ACQUISITIONS) == 8
     for model, seeds in PAPER[name]["seeds"].items():
-        assert {s.seed for s in own if s.model == model} == set(range(seeds))
+        assert {s.seed for s in on_dataset if s.model == model} == set(range(seeds))
     assert len({s.key for s in specs}) == len(specs)
 
 
@@ -89,10 +89,10 @@ def test_only_a_part_and_other_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "seeds"), [("0-3", (0, 1, 2, 3)), ("5", (5,)), ("1,4-5", (1, 4, 5)), (2, (0, 1)), ([9, 2], (9, 2))]
+    ("text", "seeds"), [("0-3", (0, 1, 2, 3)), ("5", (5,)), ("1,4-5", (1, 4, 5)), (2, (0, 1)), ([9, 2], (9, 2))]
 )
-def test_seeds(given: Any, seeds: tuple[int, ...]) -> None:
-    assert parse_seeds(given) == seeds
+def test_seeds(text: Any, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
 
 
 def test_what_is_given_of_a_trial_is_enough_to_make_it_again() -> None:
@@ -102,19 +102,19 @@ def test_what_is_given_of_a_trial_is_enough_to_make_it_again() -> None:
 
 
 def test_a_trial_has_the_batch_rule_of_its_function_unless_told() -> None:
-    own = TrialSpec("synthetic", "default", 10, 10, 1, 0)
-    assert (own.batch, own.method) == ("auto", "default")
-    assert own == plan_of({**GOOD, "acquisitions": ["default"], "settings": {"synthetic": {"steps": 1}}}).specs()[0]
-    told = replace(own, batch="softmax")
-    assert told.method == "default, softmax"
-    for spec in (own, told):
+    default = TrialSpec("synthetic", "default", 10, 10, 1, 0)
+    assert (default.batch, default.method) == ("auto", "default")
+    assert default == plan_of({**GOOD, "acquisitions": ["default"], "settings": {"synthetic": {"steps": 1}}}).specs()[0]
+    changed = replace(default, batch="softmax")
+    assert changed.method == "default, softmax"
+    for spec in (default, changed):
         assert TrialSpec(**spec.arguments()) == spec
 
 
-@pytest.mark.parametrize("given", ["", "a-b", "0-", "5-2", "1-2-3", "1.5", 0, True, 2.0, [-1], None])
-def test_bad_seeds(given: Any) -> None:
+@pytest.mark.parametrize("seeds", ["", "a-b", "0-", "5-2", "1-2-3", "1.5", 0, True, 2.0, [-1], None])
+def test_bad_seeds(seeds: Any) -> None:
     with pytest.raises(InputError, match="seed"):
-        parse_seeds(given)
+        parse_seeds(seeds)
 
 
 GOOD: dict[str, Any] = {"datasets": ["synthetic"]}

@@ -19,7 +19,17 @@ import pandas as pd
 import pytest
 
 from causalbald.errors import InputError
-from causalbald.experiments import BenchmarkSettings, Plan, Store, TrialSpec, TrialState, _runner, run, status_of
+from causalbald.experiments import (
+    BenchmarkSettings,
+    Plan,
+    Store,
+    TrialSpec,
+    TrialState,
+    _runner,
+    run,
+    run_trials,
+    status_of,
+)
 
 PLAN = Plan(
     ("synthetic",),
@@ -67,6 +77,22 @@ def test_run_again_does_nothing(whole: Store, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(_runner, "local_pool", None)
     outcome = run(PLAN.specs(), whole.folder)
     assert (outcome.finished, outcome.skipped) == (0, 4)
+
+
+def test_one_worker_unless_more_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers: list[int] = []
+
+    def refuse(workers: int) -> None:
+        numbers.append(workers)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_runner, "local_pool", refuse)
+    for start_run in (run, lambda specs, folder: _runner.PreparedRun.of(specs, folder).start()):
+        with pytest.raises(KeyboardInterrupt):
+            start_run(PLAN.specs(), tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_trials(PLAN.specs())
+    assert numbers == [1, 1, 1]
 
 
 def test_two_workers_give_the_same_table(whole: Store, tmp_path: Path) -> None:
@@ -149,10 +175,10 @@ def test_a_failed_trial_is_reported_and_the_rest_is_run(tmp_path: Path) -> None:
     [(spec, error)] = store.failures()
     assert spec == bad
     assert "Traceback" in error
-    found = status_of(tmp_path)
-    assert found.rows[0].done == 1
-    assert found.rows[0].failed == 1
-    assert "pool has 200 units" in found.failed[0][1]
+    status = status_of(tmp_path)
+    assert status.rows[0].done == 1
+    assert status.rows[0].failed == 1
+    assert "pool has 200 units" in status.failed[0][1]
     assert run([bad], tmp_path).failed, "a failed trial is tried again"
 
 
@@ -224,14 +250,14 @@ def test_runs_that_start_at_once_forget_no_plan_of_each_other(tmp_path: Path) ->
 
 
 def test_propensity_is_fitted_once_per_data_set_and_seed(whole: Store) -> None:
-    kept = sorted(p.stem for p in (whole.folder / "propensity").iterdir())
-    assert kept == sorted({spec.data_key for spec in PLAN.specs()})
-    assert len(kept) == 2
+    stored = sorted(p.stem for p in (whole.folder / "propensity").iterdir())
+    assert stored == sorted({spec.data_key for spec in PLAN.specs()})
+    assert len(stored) == 2
 
 
 def test_keys_tell_trials_apart() -> None:
     spec = PLAN.specs()[0]
-    others: list[dict[str, Any]] = [
+    changes: list[dict[str, Any]] = [
         {"seed": 7},
         {"track": "paper"},
         {"model_options": {}},
@@ -239,7 +265,7 @@ def test_keys_tell_trials_apart() -> None:
         {"dataset_options": {"pool": 201}},
         {"temperature": 1.0},
     ]
-    keys = {spec.key, *(replace(spec, **change).key for change in others)}
+    keys = {spec.key, *(replace(spec, **change).key for change in changes)}
     assert len(keys) == 7
     assert replace(spec).key == spec.key
     assert replace(spec, temperature=1).key == replace(spec, temperature=1.0).key
@@ -304,8 +330,8 @@ def test_status_says_what_is_left(whole: Store) -> None:
     store = Store(whole.folder)
     more = replace(PLAN, seeds=(0, 1, 2))
     store.plan(more.specs())
-    found = status_of(whole.folder, workers=2)
-    assert [asdict(row) for row in found.rows] == [
+    status = status_of(whole.folder, workers=2)
+    assert [asdict(row) for row in status.rows] == [
         {
             "dataset": "synthetic",
             "model": "gp",
@@ -315,15 +341,15 @@ def test_status_says_what_is_left(whole: Store) -> None:
             "started": 0,
             "left": 2,
             "core_hours": 0.0,
-            "minutes_left": pytest.approx(found.rows[0].minutes_left),
+            "minutes_left": pytest.approx(status.rows[0].minutes_left),
         }
     ]
     table = whole.table()
     per_fit = np.mean(table["seconds_fit"] + table["seconds_score"])
-    assert found.hours_left == pytest.approx(2 * 4 * per_fit / 2 / 3600)
-    assert found.unknown == 0
+    assert status.hours_left == pytest.approx(2 * 4 * per_fit / 2 / 3600)
+    assert status.unknown == 0
     store.plan(replace(more, models=("due",), seeds=(0,)).specs())
     again = status_of(whole.folder, workers=2)
-    assert (again.hours_left, again.unknown) == (found.hours_left, 2)
+    assert (again.hours_left, again.unknown) == (status.hours_left, 2)
     assert again.rows[1].model == "due"
     assert again.rows[1].minutes_left is None

@@ -75,9 +75,9 @@ def test_the_baseline_comes_first() -> None:
 def test_labels_needed_are_of_the_baseline_of_the_same_seeds() -> None:
     """The error to be reached is that of the seeds drawn: with pairs that differ by a factor it is always reached."""
     scales = (0.1, 0.3, 0.7, 1.0, 2.0, 4.0)
-    own = [[3.0 * s, 1.0 * s, 0.5 * s] for s in scales]
+    mine_curves = [[3.0 * s, 1.0 * s, 0.5 * s] for s in scales]
     random = [[3.0 * s, 2.0 * s, 1.0 * s] for s in scales]
-    base, mine = rows_of(summarise(make_trials({"random": random, "mine": own})))
+    base, mine = rows_of(summarise(make_trials({"random": random, "mine": mine_curves})))
     assert [mine[name] for name in ("needed", "needed_lower", "needed_upper")] == [20, 20, 20]
     assert [base[name] for name in ("needed", "needed_lower", "needed_upper")] == [40, 40, 40]
 
@@ -126,6 +126,15 @@ def test_without_the_baseline_and_with_one_seed() -> None:
     _, one = rows_of(summarise(make_trials({name: seeds[:1] for name, seeds in CURVES.items()})))
     assert one["difference"] < 0
     assert np.isnan(one["lower"])
+
+
+def test_two_seeds_have_a_standard_error() -> None:
+    table = summarise(make_trials({"mine": [[3.0, 2.0, 1.0], [3.0, 2.0, 2.0]]}))
+    assert table["se"].iloc[0] == pytest.approx(np.std([1.0, 2.0], ddof=1) / np.sqrt(2))
+
+
+def test_seconds_are_shown_only_if_asked_for() -> None:
+    assert "seconds" not in summarise(make_trials())
 
 
 def test_groups_are_kept_apart() -> None:

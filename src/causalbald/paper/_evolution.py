@@ -1,4 +1,4 @@
-"""How the sample grows and the effect is learned, step by step, as an animated picture."""
+"""How the sample grows and the effect is learned, step by step, as an animation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,31 @@ from causalbald.datasets import Split
 from causalbald.errors import InputError
 from causalbald.figures import house_style, new_figure
 from causalbald.models import CateEstimator
-from causalbald.paper._bias import MeasuredSet, Scene, _width, draw_columns
+from causalbald.paper._bias import MeasuredSet, Scene, draw_columns, figure_width
 
 MAX_STUDIES = 2
-# How many times longer than the others the last frame is shown.
-_LAST = 4
+_LAST_FRAMES = 4  # how many frames long the last picture is shown
 
 
 @dataclass(frozen=True)
 class StudyHistory:
-    """What one method measured step by step, and how to fit the model on the outcomes of some positions.
+    """What one method measured step by step.
 
-    ``acquired`` holds the positions measured before each fit, a list per step.
+    Parameters
+    ----------
+    name : str
+        Name of the method.
+    acquired : sequence of positions
+        The units measured before each fit, a list per step.
+    fit : callable
+        Returns a model, fitted on the outcomes of the positions that it gets.
+
+    Examples
+    --------
+    >>> from causalbald.models import GaussianProcess
+    >>> from causalbald.paper import StudyHistory
+    >>> len(StudyHistory("random", [[3, 8], [5]], lambda positions: GaussianProcess()).acquired)
+    2
     """
 
     name: str
@@ -45,9 +58,9 @@ def evolution(
     title: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Write a GIF of the panels of :func:`causalbald.paper.bias` after each step, and return how many frames.
+    """Write a GIF of the panels of :func:`causalbald.paper.bias` after each step.
 
-    The middle panels count measured units, so that one sees them pile up; axes stay as they are.
+    The middle panels count measured units, and all axes stay the same: the viewer sees the units pile up.
 
     Parameters
     ----------
@@ -55,33 +68,57 @@ def evolution(
         File to write, ending with ``.gif``.
     pool : Split
         As for :func:`causalbald.paper.bias`.
-    studies : sequence of Study
-        One or two, of equally many steps.
+    studies : sequence of StudyHistory
+        One or two, with equally many steps.
     every : int
-        Only each so-manyth step, and the last.
+        Draw the first step, then one in ``every``, and always the last.
     fps : float
         Frames per second.
     title : str
         Shown above all panels.
     progress : callable, optional
         Called with (fits done, fits in all).
+
+    Returns
+    -------
+    int
+        How many steps are drawn.
+
+    Raises
+    ------
+    InputError
+        If the name does not end with ``.gif``, or the studies are too many or have different numbers of steps.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from causalbald import datasets
+    >>> from causalbald.experiments import refit
+    >>> from causalbald.models import GaussianProcess
+    >>> from causalbald.paper import StudyHistory, evolution
+    >>> benchmark = datasets.load("synthetic", 0, pool=60, test=20)
+    >>> fit = lambda positions: refit(benchmark, GaussianProcess(max_iter=3), positions)
+    >>> with TemporaryDirectory() as folder:
+    ...     evolution(Path(folder) / "growth.gif", benchmark.pool, [StudyHistory("random", [range(20)], fit)])
+    1
     """
     if Path(path).suffix != ".gif":
         raise InputError(f"an animation is a GIF: choose a name that ends with .gif, not {Path(path).name!r}.")
     steps = frames(studies, check_int(every, "every", low=1))
     writer = PillowWriter(fps=check_number(fps, "fps", above=0))  # type: ignore[arg-type]
     scene = Scene.of(pool)
-    most = 1.05 * max(_tallest(scene, study) for study in studies)
+    most_units = 1.05 * max(_tallest(scene, study) for study in studies)
     with house_style():
-        figure = new_figure(_width(len(studies)), 6.6)
+        figure = new_figure(figure_width(len(studies)), 6.6)
         writer.setup(figure, str(path), dpi=80)  # not `saving`, which writes what there is when a fit fails
         for columns in _fitted(studies, steps, progress):
             figure.clear()
             figure.suptitle(title)
-            draw_columns(figure, scene, columns, most=most)
+            draw_columns(figure, scene, columns, most_units=most_units)
             writer.grab_frame()
         figure.set_layout_engine("none")  # a second layout differs by a hair, and only equal frames become one
-        for _ in range(_LAST - 1):
+        for _ in range(_LAST_FRAMES - 1):
             writer.grab_frame()
         writer.finish()
     return len(steps)
@@ -90,7 +127,7 @@ def evolution(
 def _fitted(
     studies: Sequence[StudyHistory], steps: Sequence[int], progress: Callable[[int, int], None] | None
 ) -> Iterator[list[MeasuredSet]]:
-    """Yield what all studies have measured and learned after each step."""
+    """Yield, for each step, what all studies have measured and learned until then."""
     done = 0
     for step in steps:
         columns = []
@@ -104,7 +141,10 @@ def _fitted(
 
 
 def frames(studies: Sequence[StudyHistory], every: int) -> list[int]:
-    """Return the steps that are drawn: each so-manyth from the first on, and the last."""
+    """Return the steps to draw: the first, then one in ``every``, and always the last.
+
+    Raises InputError unless there are one or two studies with equally many steps.
+    """
     if not 0 < len(studies) <= MAX_STUDIES:
         raise InputError(f"{len(studies)} methods cannot be animated side by side: choose one or two.")
     lengths = {len(study.acquired) for study in studies}
@@ -115,11 +155,12 @@ def frames(studies: Sequence[StudyHistory], every: int) -> list[int]:
 
 
 def _measured(study: StudyHistory, step: int) -> Positions:
+    """Return all units measured until a step."""
     return np.concatenate([np.asarray(batch, dtype=np.intp) for batch in study.acquired[: step + 1]])
 
 
 def _tallest(scene: Scene, study: StudyHistory) -> float:
-    """Return the largest count of units in a bar at the end."""
+    """Return the largest number of measured units in a bar at the end."""
     positions = check_positions(_measured(study, len(study.acquired) - 1), len(scene.pool), "positions")
-    at, arm = scene.at[positions], scene.pool.t[positions]
-    return float(max(np.histogram(at[arm == a], bins=scene.bins)[0].max() for a in (0, 1)))
+    x, t = scene.coordinate[positions], scene.pool.t[positions]
+    return float(max(np.histogram(x[t == arm], bins=scene.bins)[0].max() for arm in (0, 1)))

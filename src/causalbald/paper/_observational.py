@@ -16,7 +16,7 @@ from causalbald.diagnostics import EQUAL_ARMS, band_text, is_outside, support_ba
 from causalbald.errors import InputError
 from causalbald.figures import ARM_COLOURS, ARM_NAMES, house_style, new_figure, shared_legend
 from causalbald.models import PropensityModel
-from causalbald.paper._bias import _densities
+from causalbald.paper._bias import draw_densities
 
 MAX_DOTS = 800
 MAX_COVARIATES = 30
@@ -24,7 +24,24 @@ _MARKERS = ("x", "o")
 
 
 def draw_benchmark(benchmark: Benchmark) -> Figure:
-    """Draw the pool of a benchmark by the kind that suits it: one covariate, images, or many covariates."""
+    """Draw the pool of a benchmark with the figure that suits it: for one covariate, for images or for many covariates.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        The data.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> from causalbald import datasets
+    >>> from causalbald.paper import draw_benchmark
+    >>> draw_benchmark(datasets.load("synthetic", 0, pool=60, test=20)).axes[0].get_title()
+    'synthetic: 60 units, 26 treated'
+    """
     x = benchmark.pool.x
     kind = "cmnist" if x.ndim == 4 else "observational" if x.shape[1] == 1 else "covariates"
     figure = KINDS[kind](benchmark)
@@ -42,6 +59,22 @@ def observational(pool: Split) -> Figure:
     ----------
     pool : Split
         With one covariate, x (N, 1).
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    InputError
+        If the pool has more than one covariate, or images.
+
+    Examples
+    --------
+    >>> from causalbald import datasets
+    >>> from causalbald.paper import observational
+    >>> len(observational(datasets.load("synthetic", 0, pool=60, test=20).pool).axes)
+    3
     """
     if pool.x.ndim != 2 or pool.x.shape[1] != 1:
         raise InputError(f"this figure needs exactly one covariate, x (N, 1), but x has shape {pool.x.shape}.")
@@ -68,8 +101,26 @@ def digits(split: Split, count: int = 20) -> Figure:
     split : Split
         Images x (N, C, H, W) with their ``latent`` coordinate (N,).
     count : int
-        Images in a row, one row for each arm: at each of ``count`` equal steps, the arm's unit nearest to the
-        middle of the step, or nothing where the arm has none within it.
+        How many images each arm's row has: for each of ``count`` equal steps, the arm's unit nearest to the middle of
+        the step, or nothing if the arm has no unit within the step.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    InputError
+        If the split has no images or no latent coordinate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from causalbald.datasets import Split
+    >>> from causalbald.paper import digits
+    >>> x, t, y = np.zeros((8, 1, 4, 4), dtype=np.float32), np.arange(8) % 2, np.zeros(8)
+    >>> len(digits(Split(x, t, y, y, y, latent=np.linspace(0, 1, 8)), count=4).axes)
+    3
     """
     count = check_int(count, "count", low=2)
     if split.x.ndim != 4 or split.latent is None:
@@ -93,9 +144,8 @@ def digits(split: Split, count: int = 20) -> Figure:
 def covariates(benchmark: Benchmark) -> Figure:
     """Draw how the arms of a pool with many covariates differ: estimated propensity, and each covariate.
 
-    A covariate's standardised mean difference is the difference of the arms' means divided by the root of their mean
-    variance; beyond ±0.1, dashed, arms are usually called unbalanced. At most 30 covariates are drawn, the most
-    different ones.
+    A covariate's standardised mean difference is the difference of the arms' means, divided by the root of their mean
+    variance. Beyond ±0.1, the dashed lines, arms are usually called unbalanced. The 30 largest differences are drawn.
     """
     pool = benchmark.pool
     if pool.x.ndim != 2:
@@ -107,7 +157,7 @@ def covariates(benchmark: Benchmark) -> Figure:
     with house_style():
         figure = new_figure(9.6, max(3.6, 1.2 + 0.21 * len(shown)))
         left, right = figure.subplots(1, 2)
-        _densities(left, propensity, pool.t, np.linspace(0, 1, 26))
+        draw_densities(left, propensity, pool.t, np.linspace(0, 1, 26))
         left.set(xlabel="estimated P(treated | x)", ylabel="share of pool", xlim=(0, 1), title=_counts(pool))
         left.legend()
         right.scatter(difference[shown], np.arange(len(shown)), color="black", s=22, zorder=3)
@@ -115,53 +165,54 @@ def covariates(benchmark: Benchmark) -> Figure:
         for limit in (-0.1, 0.1):
             right.axvline(limit, color="grey", linestyle="--", linewidth=0.8)
         right.set(yticks=np.arange(len(shown)), yticklabels=[names[k] for k in shown], ylim=(-0.7, len(shown) - 0.3))
-        few = "" if len(shown) == len(names) else f", largest {len(shown)} of {len(names)}"
-        right.set(xlabel="standardised mean difference", title=f"treated minus control{few}")
+        omitted = "" if len(shown) == len(names) else f", largest {len(shown)} of {len(names)}"
+        right.set(xlabel="standardised mean difference", title=f"treated minus control{omitted}")
     return figure
 
 
+# Figures of benchmarks by name.
 KINDS: dict[str, Callable[[Benchmark], Figure]] = {
     "observational": lambda benchmark: observational(benchmark.pool),
     "cmnist": lambda benchmark: digits(benchmark.pool),
     "covariates": covariates,
 }
-"""Pictures of benchmarks by name."""
 
 
-def _scene(split: Split, at: Array, edges: Array, top: Any, middle: Any) -> Array:
-    """Draw density and outcomes along the coordinate ``at`` (N,), and return the grid of the curves."""
+def _scene(split: Split, coordinate: Array, edges: Array, top: Any, middle: Any) -> Array:
+    """Draw densities and outcomes along a coordinate (N,), and return the grid of the curves."""
     grid = np.linspace(edges[0], edges[-1], 400)
     for axes in (top, middle):
-        _shade(split, at, grid, axes)
-    _densities(top, at, split.t, edges)
+        _shade(split, coordinate, grid, axes)
+    draw_densities(top, coordinate, split.t, edges)
     top.set(ylabel="share of units", title=_counts(split), xlim=(edges[0], edges[-1]))
     shown = np.linspace(0, len(split) - 1, min(len(split), MAX_DOTS)).astype(int)
     for arm, (mu, colour, name) in enumerate(zip((split.mu0, split.mu1), ARM_COLOURS, ARM_NAMES, strict=True)):
         rows = shown[split.t[shown] == arm]
-        middle.scatter(at[rows], split.y[rows], s=14, marker=_MARKERS[arm], color=colour, alpha=0.4, label=name)
-        middle.plot(grid, _along(grid, at, mu), color=colour, linewidth=2.2, label=f"true mean, {name}")
+        middle.scatter(coordinate[rows], split.y[rows], s=14, marker=_MARKERS[arm], color=colour, alpha=0.4, label=name)
+        middle.plot(grid, _along(grid, coordinate, mu), color=colour, linewidth=2.2, label=f"true mean, {name}")
     middle.set_ylabel("outcome y")
     return grid
 
 
-def _shade(split: Split, at: Array, grid: Array, axes: Any) -> None:
+def _shade(split: Split, coordinate: Array, grid: Array, axes: Any) -> None:
+    """Draw a grey background outside common support, if the true propensity is known."""
     if split.propensity is None:
         return
-    pi = _along(grid, at, split.propensity)
+    pi = _along(grid, coordinate, split.propensity)
     outside = is_outside(pi, EQUAL_ARMS)
     label = f"P(treated) outside {band_text(support_band(EQUAL_ARMS))}"
     where: dict[str, Any] = {"where": outside, "transform": axes.get_xaxis_transform(), "label": label}
     axes.fill_between(grid, 0, 1, color="grey", alpha=0.15, linewidth=0, **where)
 
 
-def _along(grid: Array, at: Array, values: Array) -> Array:
-    order = np.argsort(at)
-    result: Array = np.interp(grid, at[order], values[order])
-    return result
+def _along(grid: Array, coordinate: Array, values: Array) -> Array:
+    """Return the units' values, interpolated on a grid along their coordinate."""
+    order = np.argsort(coordinate)
+    return np.interp(grid, coordinate[order], values[order])
 
 
 def _mosaic(split: Split, edges: Array) -> AnyArray:
-    """Return one picture (2 H, count W): treated units above, controls below, by step of the latent coordinate."""
+    """Return one picture (2 H, count W): treated units above, controls below, a column per step."""
     assert split.latent is not None
     height, width = split.x.shape[2:]
     picture = np.full((2, len(edges) - 1, height, width), float(split.x.min()))
@@ -175,6 +226,7 @@ def _mosaic(split: Split, edges: Array) -> AnyArray:
 
 
 def _standardised_differences(split: Split) -> Array:
+    """Return the standardised mean difference of each covariate, treated minus control, (D,)."""
     control, treated = split.x[split.t == 0], split.x[split.t == 1]
     scale = np.sqrt((control.var(axis=0) + treated.var(axis=0)) / 2)
     result: Array = (treated.mean(axis=0) - control.mean(axis=0)) / np.where(scale > 0, scale, 1)
@@ -182,4 +234,5 @@ def _standardised_differences(split: Split) -> Array:
 
 
 def _counts(split: Split) -> str:
+    """Return the numbers of units and of treated units as text."""
     return f"{len(split):,} units, {int(split.t.sum()):,} treated"
