@@ -72,6 +72,7 @@ def campaign_page(campaign: Campaign) -> str:
     Parameters
     ----------
     campaign : Campaign
+        An open campaign. Nothing is recorded in it.
 
     Returns
     -------

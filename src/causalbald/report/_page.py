@@ -21,6 +21,7 @@ def figure_svg(figure: Figure, description: str) -> Markup:
     Parameters
     ----------
     figure : matplotlib.figure.Figure
+        The figure to draw. It is not changed.
     description : str
         What the figure shows, for readers who do not see it.
 
