@@ -53,13 +53,14 @@ PARTS = {
 
 
 def trials(plans: list[Plan], seeds: str) -> list[TrialSpec]:
-    found: list[TrialSpec] = []
+    """Return the trials of some plans with these seeds; on IHDP with fewer steps than the paper has."""
+    specs: list[TrialSpec] = []
     for plan in plans:
         for dataset in plan.datasets:
             part = replace(plan, datasets=(dataset,), seeds=parse_seeds(seeds))
-            # With all 470 labels of IHDP every method is the same.
-            found += (part.changed(steps=20) if dataset == "ihdp" else part).specs()
-    return found
+            # With all 470 labels of IHDP, all methods are the same.
+            specs += (part.changed(steps=20) if dataset == "ihdp" else part).specs()
+    return specs
 
 
 def main() -> None:
@@ -68,12 +69,12 @@ def main() -> None:
     parser.add_argument("--part", choices=tuple(PARTS), default="default")
     parser.add_argument("--seeds", default="0-9")
     parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    elsewhere, planned = Store(PAPER), trials(PARTS[given.part], given.seeds)
-    if given.part == "original":
+    options = parser.parse_args()
+    paper, planned = Store(PAPER), trials(PARTS[options.part], options.seeds)
+    if options.part == "original":
         planned = [replace(spec, model_options=ORIGINAL) for spec in planned]
-    left = [spec for spec in planned if not elsewhere.is_done(spec)]
-    run(left, FOLDERS.get(given.part, STUDY), workers=given.workers)
+    left = [spec for spec in planned if not paper.is_done(spec)]
+    run(left, FOLDERS.get(options.part, STUDY), workers=options.workers)
 
 
 if __name__ == "__main__":

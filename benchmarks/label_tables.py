@@ -43,7 +43,7 @@ ON_ONE_MODEL = {
 }
 
 
-def chosen(folders: tuple[Path, ...], dataset: str, model: str, track: str, acquisition: str) -> pd.DataFrame:
+def trials_of(folders: tuple[Path, ...], dataset: str, model: str, track: str, acquisition: str) -> pd.DataFrame:
     """Return the trials of one kind: all seeds of `gp`, the first twenty seeds of other models."""
     table = pd.concat([Store(folder).table() for folder in folders])
     names = {"dataset": dataset, "model": model, "track": track, "acquisition": acquisition}
@@ -62,17 +62,21 @@ def on_common_ground(*tables: pd.DataFrame) -> list[pd.DataFrame]:
 
 def errors_at(trials: pd.DataFrame, labels: float) -> pd.Series:
     """Return each seed's error at the last fit with no more labels than that."""
-    at = trials["labels"][trials["labels"] <= labels].max()
-    errors: pd.Series = trials[trials["labels"] == at].set_index("seed")["pehe"]
+    last = trials["labels"][trials["labels"] <= labels].max()
+    errors: pd.Series = trials[trials["labels"] == last].set_index("seed")["pehe"]
     return errors
 
 
 def compare(seeds: str) -> pd.DataFrame:
-    rows, only = [], parse_seeds(seeds)
+    """Return our default against three versions of the paper's method, by data set."""
+    rows, compared_seeds = [], parse_seeds(seeds)
     for name, (folders, track) in THEIRS.items():
         for dataset in DATASETS:
-            both = chosen((STUDY,), dataset, "auto", "paid", "default"), chosen(folders, dataset, "due", track, PAPERS)
-            ours, theirs = on_common_ground(*(trials[trials["seed"].isin(only)] for trials in both))
+            pair = (
+                trials_of((STUDY,), dataset, "auto", "paid", "default"),
+                trials_of(folders, dataset, "due", track, PAPERS),
+            )
+            ours, theirs = on_common_ground(*(trials[trials["seed"].isin(compared_seeds)] for trials in pair))
             if theirs.empty:
                 continue
             last, needed = int(theirs["labels"].max()), labels_to_match(ours, theirs)
@@ -99,8 +103,8 @@ def needed() -> pd.DataFrame:
     """Return the labels until the final error of the paper's method, by model and function."""
     rows = []
     for dataset in DATASETS:
-        theirs = chosen((PAPER, STUDY), dataset, "due", "paper", PAPERS)
-        last = int(chosen((STUDY,), dataset, "auto", "paid", "default")["labels"].max())
+        theirs = trials_of((PAPER, STUDY), dataset, "due", "paper", PAPERS)
+        last = int(trials_of((STUDY,), dataset, "auto", "paid", "default")["labels"].max())
         row = {"data": dataset, "the paper's method": f"{last}"}
         for model, name in (
             ("due", "default"),
@@ -109,7 +113,7 @@ def needed() -> pd.DataFrame:
             ("auto", "mu-rho-bald, greedy"),
             ("auto", "default"),
         ):
-            pair = on_common_ground(chosen((STUDY, PAPER), dataset, model, "paid", name), theirs)
+            pair = on_common_ground(trials_of((STUDY, PAPER), dataset, model, "paid", name), theirs)
             row[f"{model}, {name}"] = str(labels_to_match(*pair))
         rows.append(row)
     return pd.DataFrame(rows)
@@ -135,17 +139,17 @@ def rank(best: str = "tau-vr, greedy") -> pd.DataFrame:
 def models() -> pd.DataFrame:
     """Return how far our default is from other functions with the same model, over the curve and at its end."""
     rows = []
-    for model, (ours, others) in ON_ONE_MODEL.items():
+    for model, (ours, competitors) in ON_ONE_MODEL.items():
         for dataset in DATASETS:
             row: dict[str, object] = {"model": model, "data": dataset}
-            for other in others:
+            for name in competitors:
                 pair = on_common_ground(
-                    *(chosen((STUDY, PAPER), dataset, model, "paid", name) for name in (ours, other))
+                    *(trials_of((STUDY, PAPER), dataset, model, "paid", method) for method in (ours, name))
                 )
                 area = np.log(areas(pair[0])) - np.log(areas(pair[1]))
                 end = [np.log(errors_at(trials, np.inf)) for trials in pair]
-                row |= {"seeds": len(area), f"{other}": percent(area)}
-                if other == "mu-rho-bald":
+                row |= {"seeds": len(area), name: percent(area)}
+                if name == "mu-rho-bald":
                     row |= {"ahead in": f"{(area < 0).sum()}", "at the end": percent(end[0] - end[1])}
             rows.append(row)
     return pd.DataFrame(rows).fillna("")
@@ -155,7 +159,7 @@ def draw(file: str) -> None:
     with house_style():
         figure = new_figure(9.2, 7.0)
         for axes, dataset in zip(figure.subplots(2, 2).ravel(), DATASETS, strict=True):
-            kinds = [chosen((PAPER, STUDY), dataset, *kind) for kind in DRAWN.values()]
+            kinds = [trials_of((PAPER, STUDY), dataset, *kind) for kind in DRAWN.values()]
             every = [t.assign(acquisition=n) for n, t in zip(DRAWN, on_common_ground(*kinds), strict=True)]
             seeds = draw_curves(axes, pd.concat(every), "pehe", looks(DRAWN))
             last = every[0]["labels"].max()
@@ -193,11 +197,11 @@ def main() -> None:
     parser.add_argument("what", choices=("compare", *tables, "draw"))
     parser.add_argument("file", nargs="?", default="docs/figures/ours.svg")
     parser.add_argument("--seeds", default="0-19", help="compare: only these")
-    given = parser.parse_args()
-    if given.what == "draw":
-        draw(given.file)
+    options = parser.parse_args()
+    if options.what == "draw":
+        draw(options.file)
     else:
-        print(markdown(compare(given.seeds) if given.what == "compare" else tables[given.what]()))
+        print(markdown(compare(options.seeds) if options.what == "compare" else tables[options.what]()))
 
 
 if __name__ == "__main__":

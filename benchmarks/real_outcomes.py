@@ -39,12 +39,14 @@ MODELS = {
 }
 
 
-def arm_means(y: np.ndarray, t: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    mean, variance = (np.array([f(y[known][t[known] == a]) for a in (0, 1)]) for f in (np.mean, np.var))
+def arm_means(y: np.ndarray, t: np.ndarray, measured: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return each person's predicted mean and variance, and the average effect, from the means of the arms."""
+    mean, variance = (np.array([f(y[measured][t[measured] == a]) for a in (0, 1)]) for f in (np.mean, np.var))
     return mean[t], variance[t], float(mean[1] - mean[0])
 
 
-def one(seed: int) -> list[dict[str, object]]:
+def predict(seed: int) -> list[dict[str, object]]:
+    """Return the scores of all models on one random sample, by number of labels."""
     torch.set_num_threads(1)
     people = load_nhefs(outcomes=True).dropna(subset=[NHEFS_OUTCOME])
     table = pa.Table.from_pandas(people, preserve_index=False)
@@ -59,31 +61,37 @@ def one(seed: int) -> list[dict[str, object]]:
     order = np.random.default_rng(seed).permutation(len(y))
     rows: list[dict[str, object]] = []
     for labels in (50, 100, 200, 400):
-        known, rest = order[:labels], order[labels:]
-        predictions = {"arm means": arm_means(y, t, known)}
+        measured, remaining = order[:labels], order[labels:]
+        predictions = {"arm means": arm_means(y, t, measured)}
         for name, model in MODELS.items():
-            p = clone(model).fit(y[known], t[known], X=x[known], pool=x).posterior(x, joint=False)
-            own = np.arange(len(y)), t
-            predictions[name] = p.mean[own], (p.variance + p.noise)[own], float(p.effect_mean.mean())
+            fitted = clone(model).fit(y[measured], t[measured], X=x[measured], pool=x)
+            belief, arm = fitted.posterior(x, joint=False), (np.arange(len(y)), t)
+            predictions[name] = (
+                belief.mean[arm],
+                (belief.variance + belief.noise)[arm],
+                float(belief.effect_mean.mean()),
+            )
         for name, (mean, variance, ate) in predictions.items():
-            z2 = (y - mean)[rest] ** 2 / variance[rest]
-            density = -0.5 * float(np.mean(np.log(2 * np.pi * variance[rest]) + z2))
-            scores = {"rmse": float(np.sqrt(np.mean((y - mean)[rest] ** 2))), "log_density": density}
+            z2 = (y - mean)[remaining] ** 2 / variance[remaining]
+            density = -0.5 * float(np.mean(np.log(2 * np.pi * variance[remaining]) + z2))
+            scores = {"rmse": float(np.sqrt(np.mean((y - mean)[remaining] ** 2))), "log_density": density}
             scores |= {"coverage95": float(np.mean(z2 < 1.96**2)), "ate": ate}
             rows.append({"model": name, "labels": labels, "seed": seed, **scores})
     return rows
 
 
 def main() -> None:
-    found = pd.DataFrame([row for rows in Parallel(n_jobs=2)(delayed(one)(s) for s in range(100, 120)) for row in rows])
+    scores = pd.DataFrame(
+        [row for rows in Parallel(n_jobs=2)(delayed(predict)(s) for s in range(100, 120)) for row in rows]
+    )
     RESULT.parent.mkdir(parents=True, exist_ok=True)
-    found.round(4).to_csv(RESULT, index=False)
+    scores.round(4).to_csv(RESULT, index=False)
 
 
-def markdown(found: pd.DataFrame) -> str:
+def markdown(scores: pd.DataFrame) -> str:
     lines = ["| labels | model | typical error, kg | log density | coverage | average effect, kg |", "| --- " * 6 + "|"]
     columns = ["rmse", "log_density", "coverage95", "ate"]
-    for (labels, model), rows in found.groupby(["labels", "model"], sort=False):
+    for (labels, model), rows in scores.groupby(["labels", "model"], sort=False):
         lines.append(f"| {labels} | {model} | {' | '.join(f'{value:.2f}' for value in rows[columns].mean())} |")
     return "\n".join(lines)
 

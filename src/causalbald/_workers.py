@@ -1,4 +1,4 @@
-"""Where trials run: processes of this machine, or a Ray cluster. Both give futures."""
+"""Where trials run: on processes of this machine, or on a Ray cluster. Both return futures."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from causalbald._addresses import masked, without_passwords
 from causalbald._registry import PLUGINS_VARIABLE
 from causalbald.errors import CausalBaldError, InputError
 
-_ENVIRONMENT = (PLUGINS_VARIABLE, "CAUSALBALD_DATA")
-_ANSWER = 5.0  # seconds that a cluster may take to answer
+_PASSED_ON = (PLUGINS_VARIABLE, "CAUSALBALD_DATA")  # environment variables that workers get
+_ANSWER_SECONDS = 5.0  # that a cluster may take to answer
 
 
 class Lost(CausalBaldError, RuntimeError):
-    """The process that worked on it died."""
+    """The process that did the work died."""
 
 
 class WorkerPool(Protocol):
-    """Runs functions elsewhere. A future whose process died raises :class:`Lost`."""
+    """Runs functions elsewhere, within ``with pool:``. A future whose process died raises :class:`Lost`."""
 
     workers: int
 
@@ -38,30 +38,30 @@ class WorkerPool(Protocol):
         ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        """Stop them."""
+        """Stop the workers."""
         ...
 
 
 class local_pool:
-    """``workers`` processes of this machine, started anew when one of them dies."""
+    """A :class:`WorkerPool` of processes on this machine, which starts new ones when a process dies."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
     def __enter__(self) -> Self:
-        """Make the pool; processes start with the first work."""
+        """Return the pool; processes start with the first work."""
         self._executor = self._new()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        """Wait for the workers; on an error or an interrupt, stop them at once."""
+        """Wait for the workers to end; after an error or an interrupt, kill them."""
         if kind is not None:
             for process in list((self._executor._processes or {}).values()):
                 process.kill()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def submit(self, work: Callable[..., object], *arguments: object) -> Future[object]:
-        """Start work in one of the processes."""
+        """Start work in one of the processes, and return its future."""
         try:
             inner = self._executor.submit(work, *arguments)
         except BrokenProcessPool:
@@ -71,6 +71,7 @@ class local_pool:
         return _relay(inner, BrokenProcessPool)
 
     def _new(self) -> ProcessPoolExecutor:
+        """Return processes that have not started yet."""
         # A fork server imports the heavy libraries once for all workers.
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(method)
@@ -82,16 +83,18 @@ class local_pool:
 
 
 def _environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    """Return the environment variables that workers get."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
 
 
 def _start_worker(environment: dict[str, str]) -> None:
-    """Take over settings, and end this process soon after its parent has gone, even if that was killed."""
+    """Set environment variables, and end this process when its parent ends, even if the parent is killed."""
     os.environ.update(environment)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def watch() -> None:
+        """End this process after its parent."""
         parent.join()
         os._exit(1)
 
@@ -99,20 +102,21 @@ def _start_worker(environment: dict[str, str]) -> None:
 
 
 def check_address(address: str | None) -> None:
-    """Refuse the address of a cluster at which nobody answers: Ray itself would try for many minutes."""
+    """Raise InputError if no cluster answers at an address; Ray itself would try for many minutes."""
     host, separator, port = (address or "").removeprefix("ray://").rpartition(":")
     if not separator or not port.isdigit():
-        return  # none, or one that Ray looks up by itself, such as "auto"
+        return  # no address, or a word that Ray looks up, such as "auto"
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
     except OSError as error:
         raise InputError(f"no Ray cluster at {masked(address or '')!r}: {error.strerror or error}.") from None
 
 
 class ray_pool:
-    """Tasks of a Ray cluster, one CPU each; started on this machine if no address is given."""
+    """A :class:`WorkerPool` of tasks on a Ray cluster, one CPU each. Without an address, a cluster is started here."""
 
     def __init__(self, workers: int, address: str | None) -> None:
+        """Raise InputError if Ray is not installed."""
         try:
             import ray
         except ImportError as error:
@@ -138,12 +142,12 @@ class ray_pool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        """Leave the cluster; one that was started here ends."""
+        """Leave the cluster; a cluster that was started here ends."""
         if self._started:
             self._ray.shutdown()
 
     def submit(self, work: Callable[..., object], *arguments: object) -> Future[object]:
-        """Start a task."""
+        """Start a task, and return its future."""
         task = self._ray.remote(num_cpus=1, max_retries=0)(work)
         exceptions = self._ray.exceptions
         lost = (exceptions.WorkerCrashedError, exceptions.NodeDiedError, exceptions.OutOfMemoryError)
@@ -151,10 +155,11 @@ class ray_pool:
 
 
 def _relay(inner: Future[Any], lost: type[BaseException] | tuple[type[BaseException], ...]) -> Future[object]:
-    """Return a future of the same result, with ``lost`` exceptions as :class:`Lost`."""
+    """Return a future with the same result, in which exceptions of the types ``lost`` become :class:`Lost`."""
     outer: Future[object] = Future()
 
     def copy(done: Future[Any]) -> None:
+        """Pass on a result or an exception when it is there."""
         error = done.exception()
         if isinstance(error, lost):
             outer.set_exception(

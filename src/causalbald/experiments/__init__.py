@@ -13,10 +13,11 @@ from causalbald.experiments._plan import (
 from causalbald.experiments._plan_file import parse_seeds, read_plan
 from causalbald.experiments._runner import PreparedRun, TrialResult, run, run_trials
 from causalbald.experiments._spec import NAMES, TrialSpec
+from causalbald.experiments._state import TrialState
 from causalbald.experiments._status import KindStatus, Status, status_of
 from causalbald.experiments._store import Store
 from causalbald.experiments._summary import summarise
-from causalbald.experiments._trial import TrialState, refit, run_trial, warm_start_positions
+from causalbald.experiments._trial import refit, run_trial, warm_start_positions
 from causalbald.experiments._versions import of_one_version
 
 __all__ = [

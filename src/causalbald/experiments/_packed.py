@@ -13,7 +13,7 @@ import pandas as pd
 from causalbald._files import replacing
 from causalbald.errors import InputError
 from causalbald.experiments._spec import NAMES, TrialSpec
-from causalbald.experiments._trial import TrialState
+from causalbald.experiments._state import TrialState
 
 _ACQUIRED = "acquired.csv"
 _NAMING = ["key", *NAMES]

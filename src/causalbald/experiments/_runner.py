@@ -18,8 +18,9 @@ from causalbald._validation import check_choice, check_int
 from causalbald._workers import Lost, WorkerPool, local_pool, ray_pool
 from causalbald.experiments._packed import named_table
 from causalbald.experiments._spec import TrialSpec
+from causalbald.experiments._state import TrialState
 from causalbald.experiments._store import Store
-from causalbald.experiments._trial import TrialState, fit_propensity, needs_estimated_propensity
+from causalbald.experiments._trial import fit_propensity, needs_estimated_propensity
 
 Progress = Callable[[int, int], None]
 POLL_SECONDS = 1.0
@@ -292,6 +293,7 @@ class _FitCount:
     """
 
     def __init__(self, prepared: PreparedRun, progress: Progress | None) -> None:
+        """Report at once what was done before."""
         self._store, self._progress = prepared.store, progress
         self._total = sum(spec.steps + 1 for spec in prepared.specs)
         self._done = self._total - sum(spec.steps + 1 for spec in prepared.left)

@@ -14,7 +14,8 @@ from causalbald._choices import BatchRule, Track
 from causalbald._typing import Array
 from causalbald.acquisition import _registry as acquisitions
 from causalbald.errors import InputError
-from causalbald.experiments._trial import TrialState, run_trial
+from causalbald.experiments._state import TrialState
+from causalbald.experiments._trial import run_trial
 from causalbald.models import CateEstimator
 
 # Part of every key. Raise it when trials with the same spec are no longer the same trials.

@@ -25,9 +25,10 @@ from causalbald._files import locked, replacing
 from causalbald._typing import Array
 from causalbald._version import __version__
 from causalbald.errors import InputError
+from causalbald.experiments._json_files import read_all, read_json, write_json
 from causalbald.experiments._packed import named_table, read_acquired, read_tables, write_tables
 from causalbald.experiments._spec import TrialSpec
-from causalbald.experiments._trial import TrialState
+from causalbald.experiments._state import TrialState
 from causalbald.experiments._versions import of_one_version
 
 _FOLDERS = ("trials", "partial", "failed", "propensity")
@@ -122,7 +123,7 @@ class Store:
         list of TrialSpec
             With the versions of plugins that the trials were planned with.
         """
-        return [TrialSpec.from_json(record) for record in _read_json(self.folder / "planned.json") or []]
+        return [TrialSpec.from_json(record) for record in read_json(self.folder / "planned.json") or []]
 
     def current(self) -> list[TrialSpec]:
         """Return every planned trial once, with the plugins that are loaded now.
@@ -172,7 +173,7 @@ class Store:
         TrialState
             Empty if the trial has not started.
         """
-        record = _read_json(self._path("partial", spec))
+        record = read_json(self._path("partial", spec))
         return TrialState() if record is None else TrialState.from_json(record)
 
     def keep(self, spec: TrialSpec, state: TrialState) -> None:
@@ -185,7 +186,7 @@ class Store:
         state : TrialState
             Its state.
         """
-        _write_json(self._path("partial", spec), _record(spec, state))
+        write_json(self._path("partial", spec), _record(spec, state))
 
     def finish(self, spec: TrialSpec, state: TrialState) -> None:
         """Write a result, and delete what was noted before about the trial.
@@ -197,7 +198,7 @@ class Store:
         state : TrialState
             Its last state.
         """
-        _write_json(self._path("trials", spec), _record(spec, state))
+        write_json(self._path("trials", spec), _record(spec, state))
         for kind in ("partial", "failed"):
             self._path(kind, spec).unlink(missing_ok=True)
 
@@ -211,7 +212,7 @@ class Store:
         error : str
             The traceback.
         """
-        _write_json(self._path("failed", spec), {"spec": spec.to_json(), "error": error})
+        write_json(self._path("failed", spec), {"spec": spec.to_json(), "error": error})
 
     def failures(self) -> list[tuple[TrialSpec, str]]:
         """Return the trials that failed and have not succeeded since, with their tracebacks.
@@ -220,7 +221,7 @@ class Store:
         -------
         list of (TrialSpec, str)
         """
-        records = _read_all(sorted((self.folder / "failed").glob("*.json")))
+        records = read_all(sorted((self.folder / "failed").glob("*.json")))
         return [(TrialSpec.from_json(record["spec"]), record["error"]) for record in records]
 
     def results(self) -> list[tuple[TrialSpec, TrialState]]:
@@ -236,7 +237,7 @@ class Store:
         """Return all finished trials that are not packed, ordered by the places of their keys in the plan."""
         paths = (self.folder / "trials").glob("*.json")
         ordered = sorted(paths, key=lambda path: (places.get(path.stem, len(places)), path.stem))
-        return [(TrialSpec.from_json(record["spec"]), TrialState.from_json(record)) for record in _read_all(ordered)]
+        return [(TrialSpec.from_json(record["spec"]), TrialState.from_json(record)) for record in read_all(ordered)]
 
     def table(self) -> pd.DataFrame:
         """Return a row per fit of all finished trials, with columns that name the trial, in the order of planning.
@@ -314,7 +315,7 @@ class Store:
         InputError
             If the trial was packed without its positions.
         """
-        record = _read_json(self._path("trials", spec))
+        record = read_json(self._path("trials", spec))
         if record is not None:
             return TrialState.from_json(record).acquired
         packed = read_acquired(self.folder)
@@ -386,27 +387,3 @@ def _places(planned: list[TrialSpec]) -> dict[str, int]:
 def _record(spec: TrialSpec, state: TrialState) -> dict[str, Any]:
     """Return the content of a trial's file."""
     return {"version": __version__, "spec": spec.to_json(), **state.to_json()}
-
-
-def _read_all(paths: Iterable[Path]) -> list[Any]:
-    """Return the contents of the files that still exist."""
-    return [record for record in map(_read_json, paths) if record is not None]
-
-
-def _read_json(path: Path) -> Any:
-    """Return the content of a file; None if it does not exist, or no longer, as workers may finish at any time.
-
-    Raises InputError if the file is damaged.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except ValueError as error:
-        raise InputError(f"{str(path)!r} is damaged ({error}): delete it, and its trial will be run again.") from error
-
-
-def _write_json(path: Path, content: Any) -> None:
-    """Replace a file, whole or not at all."""
-    with replacing(path) as beside:
-        beside.write_bytes(json.dumps(content).encode())
