@@ -32,8 +32,9 @@ _BUDGET_SPENT = "stop: the budget is spent"
 class Advice:
     """What speaks for going on and what for stopping.
 
-    None stands for a number that cannot be given yet. Stopping is not advised before it can, since early beliefs tend
-    to be too sure of themselves. In a campaign with weights, units count by their weights.
+    None stands for a number that cannot be given yet. "consider stopping" needs a ``drift``, and so three batches with
+    a model, since early beliefs tend to be too sure of themselves. In a campaign with weights, units count by their
+    weights.
 
     Parameters
     ----------
@@ -44,9 +45,10 @@ class Advice:
     expected_error : float, optional
         Root mean square of the standard deviations of the effects: the error to be expected if the model is right.
     after_pending : float, optional
-        The expected error once pending outcomes are told.
+        The expected error once pending outcomes are told. None if the campaign's model cannot foresee this, as an
+        ensemble of networks cannot.
     after_next : float, optional
-        The expected error once the outcomes of the next batch are told, too.
+        The expected error once the outcomes of the next batch are told, too. None as for ``after_pending``.
     settled : float, optional
         Share of units for which it is settled, at 95 %, whether the treatment is worthwhile.
     drift : float, optional
@@ -76,7 +78,9 @@ class Advice:
 
 
 def advise(state: State, pool: CampaignPool, settings: CampaignSettings, size: int, belief: Belief | None) -> Advice:
-    """Return advice on asking for more measurements. Called by ``Campaign.advice`` and by the report.
+    """Return advice on asking for more measurements. Nothing is recorded.
+
+    Called by ``Campaign.advice`` and by the report.
 
     Parameters
     ----------
@@ -87,9 +91,10 @@ def advise(state: State, pool: CampaignPool, settings: CampaignSettings, size: i
     settings : CampaignSettings
         What the campaign is about.
     size : int
-        Size of the next batch that the advice is about.
+        Size of the next batch that the advice is about. If fewer units or less money are left, the batch is smaller.
     belief : Belief, optional
-        None while there is no model.
+        None while an arm has too few outcomes for a model. The advice then has a verdict and the money that is left,
+        and all other numbers are None.
 
     Returns
     -------
@@ -136,7 +141,7 @@ def advise(state: State, pool: CampaignPool, settings: CampaignSettings, size: i
 
 @dataclass(frozen=True)
 class _ExpectedErrors:
-    """Expected errors after pending outcomes and after a batch of ``size``."""
+    """Expected error of the effects after the pending outcomes, and after a batch of ``size`` units in addition."""
 
     after_pending: float
     after_next: float
@@ -144,12 +149,12 @@ class _ExpectedErrors:
 
     @property
     def gain(self) -> float:
-        """Share of the error that the batch would remove."""
+        """Share of the error after pending outcomes that the batch would remove; 0 if there is no error."""
         return 1 - self.after_next / self.after_pending if self.after_pending > 0 else 0.0
 
 
 def _reasons(advice: Advice, errors: _ExpectedErrors | None, state: State, settings: CampaignSettings) -> Iterator[str]:
-    """Yield a sentence for each number of an advice."""
+    """Yield a sentence for each number of an advice that is not None. Called by ``advise``."""
     who = "people" if settings.weight is None else f"those who matter, by {settings.weight!r},"
     yield f"for {advice.settled:.0%} of {who} it is settled at 95 % whether the treatment is worthwhile."
     if errors is not None and errors.size:
@@ -165,7 +170,11 @@ def _reasons(advice: Advice, errors: _ExpectedErrors | None, state: State, setti
 
 
 def _verdict(errors: _ExpectedErrors | None, settled: float, drift: float | None, n_open: int) -> str:
-    """Return the verdict while there is money; stopping is considered only once recommendations no longer change."""
+    """Return the verdict of a campaign that has money left and a belief. Called by ``advise``.
+
+    Without open units the verdict is to stop. "consider stopping" needs a small ``drift``, and either a large share
+    ``settled`` or a small gain of ``errors``. ``errors`` is None if the model cannot foresee its errors.
+    """
     if n_open == 0:
         return _NOBODY_LEFT
     is_steady = drift is not None and drift <= MAX_SMALL_DRIFT
@@ -178,9 +187,11 @@ def _verdict(errors: _ExpectedErrors | None, settled: float, drift: float | None
 
 @one_thread()
 def _expected_errors(belief: Belief, state: State, size: int, left: Budget) -> _ExpectedErrors:
-    """Return the expected errors after pending outcomes and after the next batch, before any outcome is known.
+    """Return the expected errors after the pending outcomes and after the next batch. Called by ``advise``.
 
-    The variance of a Gaussian belief after a measurement does not depend on the outcome.
+    Outcomes are not needed for it: the variance of a Gaussian belief after a measurement does not depend on the
+    outcome. Beliefs about binary outcomes are linearised first. The next batch is the one that ``ask`` would choose
+    now: at most ``size`` units, for which ``left`` pays. Errors are those of the units of ``belief.focus``.
     """
     pool = belief.pool
     pending = np.sort(pool.units.positions(state.pending))
@@ -199,9 +210,11 @@ def _expected_errors(belief: Belief, state: State, size: int, left: Budget) -> _
 
 
 def _drift(state: State, belief: Belief) -> float | None:
-    """Return the share of the sample whose recommendation was another one when one of the last batches was chosen.
+    """Return the share of ``belief.sample`` whose recommendation has changed since the last batches were chosen.
 
-    None before there were three batches with a model.
+    The present recommendations are compared with the recommendations recorded with the last ``DRIFT_ROUNDS`` batches
+    that had a model. None if there were fewer such batches. Units count by their weights, unless all weights in the
+    sample are 0.
     """
     earlier = [r.belief.policy for r in state.rounds if r.belief is not None][-DRIFT_ROUNDS:]
     if len(earlier) < DRIFT_ROUNDS:

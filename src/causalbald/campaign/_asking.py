@@ -32,9 +32,14 @@ _AUDIT_ROUNDING = 1e-9
 def limits(
     state: State, pool: CampaignPool, settings: CampaignSettings, n: int | None, budget: float | None
 ) -> tuple[int, Budget]:
-    """Return how many units and how much money the next batch may take: by default 10 units, or what ``budget`` pays.
+    """Return how many units the next batch may have, and how much money it may cost. Called by ``Campaign.ask``.
 
-    Called by ``Campaign.ask`` first. Raises InputError if the money is spent, or if fewer than ``n`` units are left.
+    If ``n`` is None, the size is what ``budget`` and the campaign's own budget pay for. Without ``budget`` it is
+    ``DEFAULT_BATCH_SIZE``, or all units if fewer are left. The money is the smaller of ``budget`` and what is left of
+    the campaign's budget. Without either there is no limit.
+
+    Raises InputError if ``n`` is below 1, ``budget`` is not above 0, the campaign's budget is spent, or nobody or fewer
+    than ``n`` units are left.
     """
     size = check_int(DEFAULT_BATCH_SIZE if n is None else n, "n", low=1)
     asked_budget = Budget(None if budget is None else check_number(budget, "budget", above=0.0))
@@ -61,11 +66,12 @@ def choose_picks(
     budget: Budget,
     belief: Belief | None,
 ) -> tuple[Pick, ...]:
-    """Choose the next batch; the same state and seed give the same batch. Nothing is recorded.
+    """Return the next batch, of at most ``size`` units. Nothing is recorded.
 
-    Audits are drawn first. Then units are chosen by the acquisition function, or spread over the covariates while there
-    is no ``belief``. Units whose measurement has failed before are chosen only if there are too few others. The batch
-    is smaller than ``size`` if the budget does not pay for more. Called by ``Campaign.ask`` and by ``advise``.
+    The same state and seed give the same batch. Audits are drawn first. Then the acquisition function chooses units. If
+    ``belief`` is None, units are spread over the covariates instead. Units whose measurement has failed before are
+    chosen only if there are too few others. If ``budget`` does not pay for ``size`` units, the batch is smaller and may
+    be empty. Called by ``Campaign.ask`` and by ``advise``.
     """
     rng = generator(settings.seed, "ask", len(state.rounds) + 1)
     pending, measured = (np.sort(pool.units.positions(ids)) for ids in (state.pending, state.outcomes))
@@ -87,7 +93,11 @@ def choose_picks(
 
 
 def _groups_in_turn(state: State, pool: CampaignPool, size: int, budget: Budget) -> tuple[Positions, Positions]:
-    """Return the units to choose from first, and those that failed before, if the first are too few for ``size``."""
+    """Return the positions to choose from first, and the positions to choose from if those do not suffice.
+
+    The first are the open units that never failed. The second are the open units that failed before. The second are
+    empty if ``budget`` pays for at least ``size`` of the first, each alone.
+    """
     available = pool.without(state.closed)
     never_failed = np.setdiff1d(available, pool.units.positions(state.failed))
     is_enough = size <= budget.pays_each(pool.costs(never_failed)).sum()
@@ -103,9 +113,11 @@ def _audits(
     budget: Budget,
     rng: np.random.Generator,
 ) -> Choice:
-    """Return units drawn at random, so many that audits have their share of all units asked for, this batch included.
+    """Return the audits of a batch of ``size`` units, drawn at random from ``available``. Called by ``choose_picks``.
 
-    The probability of a draw is left out if not all drawn units could be paid: expensive units are then rarer.
+    The number of audits is the audit share of all units asked for, this batch included, minus earlier audits, rounded
+    down. Without an audit share there are none. Drawn units are taken until ``budget`` does not pay for the next unit.
+    If a drawn unit was not taken, the probability is None, because expensive units are then taken less often.
     """
     if not settings.audit:
         return Choice("audit", available[:0], [])
@@ -120,7 +132,12 @@ def _audits(
 
 
 def _chosen_by_model(belief: Belief, candidates: Candidates) -> Choice:
-    """Return units chosen by the campaign's acquisition function, each after conditioning on those before it."""
+    """Return the units that the campaign's acquisition function chooses among ``candidates``.
+
+    A batch function chooses from covariates, and its units have no scores. A score function chooses by scores:
+    greedily, with the belief conditioned on each pick, or by softmax if the model cannot say how units covary. The
+    scores returned are those before the batch.
+    """
     pool, function = belief.pool, acquisition.load(belief.settings.acquisition)
     scores = None if isinstance(function, acquisition.BatchFunction) else belief.scores(candidates.rng)
     chosen = choose_batch(
@@ -147,7 +164,11 @@ def _chosen_by_model(belief: Belief, candidates: Candidates) -> Choice:
 def _picks(
     pool: CampaignPool, settings: CampaignSettings, choices: Sequence[Choice], belief: Belief | None
 ) -> tuple[Pick, ...]:
-    """Return the chosen units as ranked picks, with their expected effects if there is a belief."""
+    """Return the chosen units as picks, ranked in the order of ``choices``.
+
+    Picks have an expected effect and its interval if there is a belief. The reason of a unit chosen by score begins
+    with what is uncertain about the unit.
+    """
     units = np.concatenate([choice.units for choice in choices])
     effects = belief.effects(pool.x[units]) if belief is not None and len(units) else None
     ids, outside, costs = pool.units.at(units), pool.outside_support(units), pool.costs(units)
@@ -179,7 +200,10 @@ def _picks(
 
 
 def _doubts(pool: CampaignPool, settings: CampaignSettings, effects: Effects, row: int, unit: int) -> str:
-    """Return in words what is uncertain about one unit: its outcome, its effect, and people like it."""
+    """Return in words how uncertain a unit's outcome and effect are, and how rare the other arm is among its like.
+
+    ``unit`` is the unit's position in the pool, and ``row`` its row in ``effects``.
+    """
     arm = pool.arm[unit]
     other_arm = 1 - pool.propensity[unit] if arm == 1 else pool.propensity[unit]
     return (

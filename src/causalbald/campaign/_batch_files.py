@@ -13,9 +13,10 @@ from causalbald.tables import Ids
 
 
 def batch_table(settings: CampaignSettings, units: Ids, rounds: Iterable[Round]) -> pa.Table:
-    """Return batches as a table with a row per pick, in their order.
+    """Return a table of batches with a row per pick, in the order of the batches and of their ranks.
 
-    A column that has the name of the outcome is left out: the user would tell it as outcomes.
+    If the user's outcome has the name of a column of the table, such as ``score``, that column is left out. Otherwise
+    ``tell`` would read it as outcomes. Called by ``Campaign.ask`` and ``Campaign.pending``.
 
     Parameters
     ----------
@@ -29,6 +30,8 @@ def batch_table(settings: CampaignSettings, units: Ids, rounds: Iterable[Round])
     Returns
     -------
     Arrow table
+        Id, ``rank, round``, treatment, ``by, why, score, effect, lower, upper, propensity, probability,
+        outside_support``, and the cost if the settings name a column of costs. Where a pick has None, the cell is null.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class Belief:
     pool : CampaignPool
     settings : CampaignSettings
     labels : int
-        Outcomes that the model has learned from.
+        How many outcomes the model has learned from.
 
     Examples
     --------
@@ -64,7 +64,10 @@ class Belief:
 
     @classmethod
     def after(cls, state: State, pool: CampaignPool, settings: CampaignSettings) -> Belief:
-        """Fit the campaign's model on all outcomes of a state; :func:`lacking_arm` must have found enough of them."""
+        """Return the campaign's model fitted on all outcomes of a state, whatever the order in which they were told.
+
+        The caller must have checked with :func:`lacking_arm` that both arms have enough outcomes.
+        """
         units = pool.units.positions(state.outcomes)
         y = np.fromiter(state.outcomes.values(), dtype=np.float64, count=len(units))
         order = np.argsort(units)  # the order of telling must not matter
@@ -75,7 +78,10 @@ class Belief:
         return cls(model, pool, settings, len(y))
 
     def effects(self, x: Array, alpha: float = 0.05) -> Effects:
-        """Return the belief about the effects of units with covariates x (n, D), each by itself."""
+        """Return the belief about the effect of each unit with covariates ``x`` (n, D), without covariances.
+
+        The interval of one unit misses its expected effect with probability ``alpha``. There must be at least one unit.
+        """
         parts = []
         for posterior in self._posteriors(x, joint=False):  # a posterior is dropped at once: a million units take 2 GB
             sd, outcome_sd = np.sqrt(posterior.effect_variance), np.sqrt(posterior.variance)
@@ -84,7 +90,12 @@ class Belief:
         return Effects(mean, sd, lower, upper, outcome_sd, posterior.n_draws)
 
     def averages(self, x: Array, weights: Array, alpha: float = 0.05) -> list[AverageEffect]:
-        """Return the belief about weighted sums of effects, one for each row of ``weights`` (G, n)."""
+        """Return the belief about G weighted sums of the effects of units with covariates ``x`` (n, D).
+
+        Each row of ``weights`` (G, n) gives one sum. Covariances between units count. An interval misses with
+        probability ``alpha``, and ends at the largest possible sum if outcomes have limits. Warns if units of the first
+        chunk share hardly any uncertainty in the approximation. There must be at least one unit.
+        """
         mean, shared, local, start = np.zeros(len(weights)), 0.0, np.zeros(len(weights)), 0
         for posterior in self._posteriors(x, joint=True):
             p, w = posterior.linearised(), weights[:, start : start + len(posterior)]
@@ -106,7 +117,7 @@ class Belief:
 
     @cached_property
     def population(self) -> TargetPopulation:
-        """The pool as the target population, with the effect at which the decision whom to treat changes."""
+        """The pool as the target population, with the units' weights and the effect from which on treatment pays."""
         threshold = self.settings.sign * self.settings.worthwhile
         return pool_population(len(self.pool), weights=self.pool.weight, threshold=threshold)
 
@@ -115,25 +126,38 @@ class Belief:
         return score_pool(self.model, self.pool, self.settings.acquisition, population=self.population, rng=rng)
 
     def treats(self, effects: Effects) -> Mask:
-        """Return which units the policy treats, (n,): those with an expected effect better than the worthwhile one."""
+        """Return which units the policy treats, (n,).
+
+        The policy treats a unit if its expected effect, counted so that more is better, is above ``worthwhile``.
+        """
         is_better: Mask = self.settings.sign * effects.mean > self.settings.worthwhile
         return is_better
 
     def settled(self, effects: Effects) -> Mask:
-        """Return for which units it is settled, at 95 %, whether the effect is worthwhile, (n,)."""
+        """Return for which units it is settled whether the effect is worthwhile, (n,).
+
+        It is settled if the probability of a worthwhile effect is at least 95 %, or at most 5 %.
+        """
         p = effects.probability_above(self.settings.worthwhile, self.settings.sign)
         is_settled: Mask = np.maximum(p, 1 - p) >= SETTLED_PROBABILITY
         return is_settled
 
     @cached_property
     def sample(self) -> Positions:
-        """A fixed random sample of the pool, all of it if it is small, on which progress is followed."""
+        """Sorted positions of a fixed random sample of the pool, or of the whole pool if it is small.
+
+        ``summary`` and the advice follow the progress of the campaign on this sample.
+        """
         size = min(SAMPLE_UNITS, len(self.pool))
         return np.sort(generator(self.settings.seed, "sample").choice(len(self.pool), size=size, replace=False))
 
     @cached_property
     def focus(self) -> tuple[Positions, Array]:
-        """Units on which advice is based, and how much each counts: the sample, or a sample of those with a weight."""
+        """Sorted positions of the units on which advice is based, and how much each counts; the counts sum to 1.
+
+        Without weights these are the units of ``sample``, and all count alike. With weights they are a sample of the
+        units whose weight is above 0, and each counts by its weight.
+        """
         weight = self.pool.weight
         if weight is None:
             return self.sample, np.full(len(self.sample), 1 / len(self.sample))
@@ -144,7 +168,10 @@ class Belief:
 
     @one_thread()
     def summary(self) -> BeliefSummary:
-        """Return in a few numbers what is believed now, to be recorded with a batch and drawn in the report."""
+        """Return what is believed now about ``sample``, in a few numbers. Units count alike, also with weights.
+
+        ``Campaign.ask`` records the summary with the batch, and the report draws it.
+        """
         x = self.pool.x[self.sample]
         effects = self.effects(x)
         average = self.averages(x, np.full((1, len(x)), 1 / len(x)))[0]
@@ -161,13 +188,18 @@ class Belief:
         )
 
     def _posteriors(self, x: Array, *, joint: bool) -> Iterator[Posterior]:
-        """Yield the beliefs about units with covariates x, a chunk at a time."""
+        """Yield the beliefs about units with covariates ``x``, ``CHUNK_UNITS`` at a time, with or without covariances.
+
+        Covariances are those within a chunk, and with ``joint`` what all chunks share through the factor.
+        """
         for start in range(0, len(x), CHUNK_UNITS):
             yield self.model.posterior(x[start : start + CHUNK_UNITS], joint=joint)
 
 
 def lacking_arm(state: State, pool: CampaignPool) -> int | None:
-    """Return an arm with too few outcomes for a model; None if both arms have enough.
+    """Return the arm with the fewest outcomes if these are too few for a model; None if both arms have enough.
+
+    An arm needs ``MIN_OUTCOMES_PER_ARM`` outcomes. Without any outcome the treated arm is returned.
 
     Parameters
     ----------
@@ -200,7 +232,10 @@ def lacking_arm(state: State, pool: CampaignPool) -> int | None:
 
 
 def too_few_outcomes(state: State, pool: CampaignPool, settings: CampaignSettings) -> InputError:
-    """Return the error for a question that needs a model while an arm lacks outcomes."""
+    """Return the error for a question that needs a model while an arm lacks outcomes. Nothing is raised here.
+
+    Called by ``Campaign.belief`` once :func:`lacking_arm` has found such an arm.
+    """
     arm = lacking_arm(state, pool)
     return InputError(
         f"an effect needs at least {MIN_OUTCOMES_PER_ARM} outcomes from each arm, and "
@@ -209,6 +244,10 @@ def too_few_outcomes(state: State, pool: CampaignPool, settings: CampaignSetting
 
 
 def campaign_model(settings: CampaignSettings) -> CateEstimator:
-    """Return the campaign's model, not fitted. Effects on events are risk differences with all but the deep models."""
+    """Return the campaign's model, not fitted, with the campaign's seed. Called by ``Belief.after`` and ``simulate``.
+
+    A model with an option ``outcome``, as deep models have it, gets the campaign's outcome type. Other models take
+    outcomes of 0 and 1 as numbers. With both, effects on events are risk differences.
+    """
     model = models.load(settings.model, random_state=settings.seed)
     return model.set_params(outcome=settings.outcome_type) if "outcome" in model.get_params() else model

@@ -15,8 +15,20 @@ from causalbald.campaign._events import Reason
 class Candidates:
     """Whom a part of a batch is chosen from.
 
-    ``units`` may be chosen, and each alone can be paid; ``size`` of them are wanted at most, for no more than
-    ``budget``. Units ``waiting`` are pending, or chosen for this batch already; units ``measured`` have an outcome.
+    Parameters
+    ----------
+    units : positions
+        Units that may be chosen. ``budget`` pays for each alone.
+    size : int
+        How many units to choose at most.
+    waiting : positions
+        Units that are pending, or were chosen for this batch already.
+    measured : positions
+        Units that have an outcome.
+    budget : Budget
+        What the chosen units may cost together.
+    rng : numpy.random.Generator
+        Source of randomness; drawing from it changes the draws that follow.
     """
 
     units: Positions
@@ -29,12 +41,12 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Choice:
-    """Units chosen in one way, the most important first, and the reason for each."""
+    """Units chosen in one way, the most important first, with a reason for each unit."""
 
     by: Reason
     units: Positions
     reasons: list[str]
     scores: Array | None = None
-    """Score of each unit, (n,), if they were chosen by score."""
+    """Score of each unit, (n,); None if the units were not chosen by score."""
     probability: float | None = None
-    """Probability with which each unit was drawn, if all were drawn with the same."""
+    """Probability with which each unit was drawn; None if units were not drawn, or not with equal probability."""
