@@ -221,7 +221,7 @@ def markdown(study: str) -> str:
 
 def draw(output: Path) -> None:
     """Draw how time grows, on logarithmic axes."""
-    from causalbald.figures._style import house_style, new_figure
+    from causalbald.figures import house_style, new_figure
 
     colours = {"gp": "#0072B2", "due": "#D55E00"}
     with house_style():

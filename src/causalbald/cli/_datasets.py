@@ -70,7 +70,7 @@ def show(
 ) -> None:
     """Draw a data set: who is in it, who was treated, and where the arms overlap."""
     from causalbald.datasets import load
-    from causalbald.paper._observational import draw_benchmark
+    from causalbald.paper import draw_benchmark
 
     check_place(output)
     use_data_dir(data_dir)

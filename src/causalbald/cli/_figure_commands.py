@@ -243,7 +243,7 @@ def _trials(request: _Request, *, several_seeds: bool) -> list[_FinishedTrial]:
 
 def _seeds(table: pd.DataFrame, asked: list[int]) -> list[int]:
     """Return the seeds in ``asked``, which all functions must have; if it is empty, the first seed that all have."""
-    from causalbald.figures._convergence import common_seeds
+    from causalbald.figures import common_seeds
 
     common = common_seeds({str(name): fits for name, fits in table.groupby("acquisition", sort=False)})
     missing = sorted(set(asked) - set(common))

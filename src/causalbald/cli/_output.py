@@ -159,7 +159,7 @@ def save_figure(figure: Figure, output: Path, *sources: Path | None) -> None:
 
     The file is no more open than ``sources``, the files that the figure comes from.
     """
-    from causalbald.figures._style import house_style
+    from causalbald.figures import house_style
 
     formats = sorted(figure.canvas.get_supported_filetypes())
     kind = output.suffix.lstrip(".")

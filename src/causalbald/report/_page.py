@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from causalbald.figures._style import house_style
+from causalbald.figures import house_style
 from causalbald.report._text import FILTERS
 
 
