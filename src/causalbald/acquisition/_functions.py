@@ -32,14 +32,14 @@ BATCH_PARAMETERS = frozenset({"x", "available", "size"})
 
 @dataclass(frozen=True)
 class _NamedFunction:
-    """What score functions and batch functions share."""
+    """A function with a name: what score functions and batch functions share."""
 
     name: str
     function: Callable[..., Any]
 
     @property
     def summary(self) -> str:
-        """First line of the function's docstring."""
+        """First line of the function's docstring, empty without one. Users read it in lists of functions."""
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
 
@@ -74,7 +74,7 @@ class ScoreFunction(_NamedFunction):
     Raises
     ------
     InputError
-        If the function takes anything else without a default.
+        If the function has a parameter with another name and without a default.
 
     Examples
     --------
@@ -91,6 +91,7 @@ class ScoreFunction(_NamedFunction):
     batch: BatchRule = "softmax"
 
     def __post_init__(self) -> None:
+        """Raise InputError if the function has a parameter that no score function gets, without a default."""
         for name, parameter in inspect.signature(self.function).parameters.items():
             is_optional = parameter.default is not parameter.empty or parameter.kind in (
                 parameter.VAR_POSITIONAL,
@@ -109,7 +110,7 @@ class ScoreFunction(_NamedFunction):
 
     @property
     def needs_population(self) -> bool:
-        """Whether scores depend on whose effects matter."""
+        """Whether the function takes ``population`` or ``targets``: its scores depend on whose effects matter."""
         return bool(self.needs & {"population", "targets"})
 
     def __call__(
@@ -124,8 +125,10 @@ class ScoreFunction(_NamedFunction):
     ) -> Array:
         """Return the checked scores (N,) of all units; the parameters are those of :func:`score`.
 
-        ``posterior`` may be None if the function does not take it, and ``targets`` are made from ``posterior`` and
-        ``population`` unless they are given.
+        ``posterior`` may be None if the function takes neither ``posterior`` nor a target population. ``targets`` are
+        made from ``posterior`` and ``population`` unless they are given, and ``population`` is all units by default.
+        Raises InputError if ``propensity`` or ``rng`` is needed and missing, if an argument does not fit the units, or
+        if the function returns NaN or another number of scores.
         """
         arm = check_treatment(treatment, None if posterior is None else len(posterior))
         units = len(arm)
@@ -204,17 +207,17 @@ class BatchFunction(_NamedFunction):
         Parameters
         ----------
         X : (N, D) array or DataFrame, or images (N, C, H, W)
-            Covariates of the whole pool.
+            Covariates of the whole pool. They are standardised for the function, and images are flattened.
         treatment : (N,)
             The arm of each unit.
         size : int
             How many units to choose.
         measured : positions
-            Units that are never chosen, and whose neighbours are less worth measuring.
+            Units that are never chosen, even if they are available. Their neighbours are less worth measuring.
         available : positions
             Units that may be chosen.
         rng : numpy.random.Generator
-            Breaks ties.
+            Passed to the function, to break ties.
 
         Returns
         -------
@@ -223,8 +226,8 @@ class BatchFunction(_NamedFunction):
         Raises
         ------
         InputError
-            If ``size`` exceeds the number of available units, or if the function returns anything else than ``size``
-            of them.
+            If ``size`` exceeds the number of available units that are not measured, or if the function does not return
+            ``size`` of these units.
 
         Examples
         --------
@@ -245,7 +248,7 @@ class BatchFunction(_NamedFunction):
 
 
 def _standardised(x: Array) -> Array:
-    """Return covariates with mean 0 and unit scale over the pool; constant covariates become 0."""
+    """Return covariates (N, D) with mean 0, in units of `column_scale`; constant covariates become 0."""
     varies = x.max(axis=0) > x.min(axis=0)
     return np.where(varies, x - x.mean(axis=0), 0.0) / column_scale(x)
 
@@ -255,7 +258,12 @@ AcquisitionLike = str | ScoreFunction | BatchFunction | Callable[..., Any]
 
 
 def as_function(name: str, function: Callable[..., Any], **options: Any) -> AcquisitionFunction:
-    """Return a function with a name: a batch function if its parameters are those of one, else a score function."""
+    """Return a plain function as a ScoreFunction or BatchFunction with a name.
+
+    A function with parameters ``x``, ``available`` and ``size`` becomes a batch function, which has no ``options``.
+    Any other function becomes a score function, and ``options`` are passed to :class:`ScoreFunction`. Raises InputError
+    if a score function has a parameter that it may not have.
+    """
     if set(inspect.signature(function).parameters) >= BATCH_PARAMETERS:
         return BatchFunction(name, function)
     return ScoreFunction(name, function, **options)

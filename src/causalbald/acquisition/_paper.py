@@ -26,7 +26,7 @@ _TYPE_S_REACH = 9  # standard deviations of the difference beyond which g is neg
 
 
 def _log_variance(variance: Array, posterior: Posterior) -> Array:
-    """Return the logs of variances (N,), with a floor far below the noise."""
+    """Return the logs of variances (N,). A variance counts as at least 1e-9 of the unit's outcome noise."""
     floor = _MIN_VARIANCE_PER_NOISE * posterior.outcome_noise.mean(axis=1) + 1e-300
     result: Array = np.log(np.maximum(variance, floor))
     return result
@@ -65,7 +65,7 @@ def random_score(treatment: Treatment) -> Array:
 def propensity_score(treatment: Treatment, *, propensity: Array) -> Array:
     """Probability of the other arm: log(1 - pi_t).
 
-    Equation 4, counterfactual propensity acquisition.
+    Equation 4, counterfactual propensity acquisition. pi_t is the probability of the arm t that the unit got.
 
     Parameters
     ----------
@@ -93,7 +93,8 @@ def propensity_score(treatment: Treatment, *, propensity: Array) -> Array:
 def tau_bald(posterior: Posterior, treatment: Treatment) -> Array:
     """Uncertainty about the effect: log v_tau.
 
-    Equation 5, tau-BALD.
+    Equation 5, tau-BALD. v_tau is the variance of the belief about the unit's effect. For binary outcomes the effect is
+    the difference of two probabilities.
 
     Parameters
     ----------
@@ -121,7 +122,8 @@ def tau_bald(posterior: Posterior, treatment: Treatment) -> Array:
 def mu_bald(posterior: Posterior, treatment: Treatment) -> Array:
     """Uncertainty about the outcome that would be measured: log v_t; for binary outcomes log of the information.
 
-    Equation 6, mu-BALD. For binary outcomes the information itself has a closed form; see :func:`mu_information`.
+    Equation 6, mu-BALD. v_t is the variance of the belief about the expected outcome under the unit's arm t. For binary
+    outcomes the score is that of :func:`mu_information`.
 
     Parameters
     ----------
@@ -151,9 +153,15 @@ def mu_bald(posterior: Posterior, treatment: Treatment) -> Array:
 def mu_information(posterior: Posterior, treatment: Treatment) -> Array:
     """Information in the outcome, log of 1/2 log(1 + v_t / s2); its greedy batch is BatchBALD.
 
-    The left-hand side of equation 6, I(Y; W | x, t), without the paper's approximation. Chosen one by one with
-    conditioning, it is Kirsch, van Amersfoort and Gal (2019), "BatchBALD: Efficient and Diverse Batch Acquisition for
-    Deep Bayesian Active Learning", NeurIPS 32, arXiv:1906.08158, whose joint information is equation 2 of Causal-BALD.
+    For continuous outcomes, v_t is the variance of the belief about the expected outcome under the unit's arm t, and s2
+    is the variance of the outcome noise. For binary outcomes, the score is the log of H(E p) - E H(p): p is the
+    probability of outcome 1 under the arm, H is the entropy of a binary outcome, and E is the expectation over the
+    belief. E H(p) is computed by quadrature.
+
+    The information is I(Y; W | x, t), the left-hand side of equation 6, without the paper's approximation. W are the
+    parameters of the model. With units chosen one by one and the belief conditioned after each, it is Kirsch, van
+    Amersfoort and Gal (2019), "BatchBALD: Efficient and Diverse Batch Acquisition for Deep Bayesian Active Learning",
+    NeurIPS 32, arXiv:1906.08158, whose joint information is equation 2 of Causal-BALD.
 
     Parameters
     ----------
@@ -196,9 +204,12 @@ def mu_information(posterior: Posterior, treatment: Treatment) -> Array:
 def rho_bald(posterior: Posterior, treatment: Treatment) -> Array:
     """Information about the effect in the outcome: log v_tau - log v_t'.
 
-    Equation 8, rho-BALD: 1/2 log((v_t - 2 Cov(mu_t, mu_t')) / v_t' + 1) = 1/2 log(v_tau / v_t'), because
-    v_tau = v_t + v_t' - 2 Cov(mu_t, mu_t'). The increasing function 1/2 log(.) around the ratio is left out, as in the
-    paper's implementation, so that the importance is v_tau / v_t'.
+    v_tau is the variance of the belief about the unit's effect. v_t and v_t' are the variances of the beliefs about the
+    expected outcomes mu_t under the unit's arm and mu_t' under the other arm.
+
+    Equation 8, rho-BALD, is 1/2 log((v_t - 2 Cov(mu_t, mu_t')) / v_t' + 1). This equals 1/2 log(v_tau / v_t'), because
+    v_tau = v_t + v_t' - 2 Cov(mu_t, mu_t'). As in the paper's implementation, the importance is the ratio v_tau / v_t'
+    itself, without the increasing function 1/2 log(.) around it. The ratio orders units alike.
 
     Parameters
     ----------
@@ -228,7 +239,9 @@ def rho_bald(posterior: Posterior, treatment: Treatment) -> Array:
 def mu_pi_bald(posterior: Posterior, treatment: Treatment, *, propensity: Array) -> Array:
     """Uncertain outcomes where the other arm is likely: mu-bald + propensity.
 
-    Equation 7, mu-pi-BALD: (1 - pi_t) v_t.
+    Equation 7, mu-pi-BALD: (1 - pi_t) v_t. pi_t is the probability of the unit's arm t, and v_t is the variance of the
+    belief about the expected outcome under this arm. For binary outcomes, the information of :func:`mu_information`
+    takes the place of v_t.
 
     Parameters
     ----------
@@ -258,7 +271,9 @@ def mu_pi_bald(posterior: Posterior, treatment: Treatment, *, propensity: Array)
 def mu_rho_bald(posterior: Posterior, treatment: Treatment) -> Array:
     """Uncertain outcomes whose counterfactual is known: mu-bald + rho-bald.
 
-    Equation 9, mu-rho-BALD: v_t v_tau / v_t'.
+    Equation 9, mu-rho-BALD: v_t v_tau / v_t'. v_t and v_t' are the variances of the beliefs about the expected outcomes
+    under the unit's arm and under the other arm, and v_tau is the variance of the belief about the effect. For binary
+    outcomes, the information of :func:`mu_information` takes the place of the first v_t.
 
     Parameters
     ----------
@@ -289,8 +304,9 @@ def type_s(posterior: Posterior, treatment: Treatment) -> Array:
     Sundin, Schulam, Siivola, Vehtari, Saria and Kaski (2019), "Active Learning for Decision-Making from Imbalanced
     Observational Data", ICML, arXiv:1904.05268; adapted in the appendix of Causal-BALD, the baseline "gamma".
 
-    The importance is max(I, 1e-7) with I = H(E g) - E H(g). The probability of a wrong sign is
-    g = Phi(-abs(tau) / c), c² is the sum of both arms' noise variances, and expectations are over the belief about tau.
+    The importance is max(I, 1e-7) with I = H(E g) - E H(g). H is the entropy of a binary variable, and expectations E
+    are over the belief about the effect tau. The probability of a wrong sign is g = Phi(-abs(tau) / c), and c² is the
+    sum of the noise variances of both arms.
 
     Parameters
     ----------
@@ -328,7 +344,7 @@ def type_s(posterior: Posterior, treatment: Treatment) -> Array:
 
 
 def _latent_variance(posterior: Posterior) -> Array:
-    """Return the variance (N, K) of each latent outcome, at least 1e-18."""
+    """Return the variances (N, K) of the latent outcomes of all units and arms, at least 1e-18."""
     diagonal = np.diagonal(posterior.latent_covariance, axis1=1, axis2=2)
     result: Array = np.maximum(diagonal, 1e-18)
     return result

@@ -50,7 +50,7 @@ def register(
     Returns
     -------
     decorator
-        It returns the function unchanged.
+        It registers the function and returns it unchanged.
 
     Raises
     ------
@@ -69,6 +69,7 @@ def register(
     """
 
     def decorate(function: F) -> F:
+        """Add the function to the registry, and return the function unchanged."""
         options = {"temperature": temperature, "per_cost": per_cost, "batch": batch}
         _REGISTRY.add(name, as_function(name, function, **options))
         return function
@@ -82,7 +83,7 @@ def names() -> list[str]:
     Returns
     -------
     list of str
-        In the order of registration.
+        In the order of registration, functions of plugins included.
 
     Examples
     --------
@@ -99,7 +100,8 @@ def load(acquisition: AcquisitionLike) -> AcquisitionFunction:
     Parameters
     ----------
     acquisition : str, callable, ScoreFunction or BatchFunction
-        A plain function gets its own name and the default options of :func:`register`.
+        A plain function gets its own name, with hyphens for underscores, and the default options of :func:`register`.
+        It is not registered. A ScoreFunction or BatchFunction is returned as it is.
 
     Returns
     -------
@@ -109,6 +111,8 @@ def load(acquisition: AcquisitionLike) -> AcquisitionFunction:
     ------
     UnknownNameError
         If no function has that name.
+    InputError
+        If a plain function takes parameters that no acquisition function gets.
 
     Examples
     --------
@@ -138,7 +142,7 @@ def load_score_function(acquisition: AcquisitionLike) -> ScoreFunction:
     Raises
     ------
     InputError
-        If it is a batch function, which has no scores of single units.
+        If it is a batch function, which has no scores of single units; and as for :func:`load`.
 
     Examples
     --------
@@ -165,7 +169,7 @@ def score(
     targets: TargetBelief | None = None,
     rng: np.random.Generator | None = None,
 ) -> Array:
-    """Return the log-importance of measuring each unit, (N,).
+    """Return the score of each unit (N,): the log of how important it is to measure the unit.
 
     Parameters
     ----------
@@ -182,11 +186,12 @@ def score(
     targets : TargetBelief, optional
         The belief about the target population; by default it is made from ``posterior`` and ``population``.
     rng : numpy.random.Generator, optional
-        For stochastic functions.
+        Needed by functions that draw at random.
 
     Returns
     -------
     scores (N,)
+        Never NaN; -inf for units that must not be chosen.
 
     Raises
     ------

@@ -43,8 +43,13 @@ _FACTORS_PER_LOG = 32  # factors multiplied before a logarithm is taken; more co
 def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
     """Expected drop of the squared error of effects: sum_j w_j C_j² / (v + s2).
 
-    The drop of the weighted mean of Var tau_j. It is the integrated variance reduction of Cohn (1996), "Neural Network
-    Exploration Using Optimal Experiment Design", Neural Networks 9(6), with effects in place of outcomes.
+    The score is the log of this sum over targets j, whose weights are w_j: of how much the weighted mean of the
+    variances of their effects drops. C_j is the covariance of the unit's expected outcome with the effect of target j,
+    v is the variance of this expected outcome, and s2 is the variance of the outcome noise. For binary outcomes all of
+    them belong to the best linear approximation.
+
+    This is the integrated variance reduction of Cohn (1996), "Neural Network Exploration Using Optimal Experiment
+    Design", Neural Networks 9(6), with effects in place of outcomes.
 
     Parameters
     ----------
@@ -68,6 +73,7 @@ def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief)
     """
 
     def drop(covariance: Array, spread: Array, effects: _Effects) -> Array:
+        """Return the expected drop of the weighted mean variance of effects after each outcome, (n,)."""
         return np.asarray(_squared(covariance, spread, effects) @ effects.weights / spread[:, 1])
 
     return _over_targets(posterior, treatment, targets, drop)
@@ -77,10 +83,15 @@ def tau_vr(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief)
 def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
     """Information about the effects: -1/2 sum_j w_j log(1 - C_j² / ((v + s2) v_tau_j)).
 
-    The weighted mean of I(y; tau_j). It is the expected predictive information gain of Bickford Smith, Kirsch,
+    The score is the log of this sum over targets j, whose weights are w_j: of the weighted mean of the information
+    I(y; tau_j) in the unit's outcome y about the target's effect tau_j. C_j is the covariance of y with tau_j, v_tau_j
+    is the variance of tau_j, v is the variance of the expectation of y, and s2 is the variance of the outcome noise.
+    For binary outcomes all of them belong to the best linear approximation.
+
+    For jointly Gaussian y and tau_j with correlation r_j, I(y; tau_j) = -1/2 log(1 - r_j²), and
+    r_j² = C_j² / ((v + s2) v_tau_j). This is the expected predictive information gain (EPIG) of Bickford Smith, Kirsch,
     Farquhar, Gal, Foster and Rainforth (2023), "Prediction-Oriented Bayesian Active Learning", AISTATS,
-    arXiv:2304.08151, with effects in place of predictions. For jointly Gaussian y and tau_j with correlation r_j,
-    I(y; tau_j) = -1/2 log(1 - r_j²), and r_j² = C_j² / ((v + s2) v_tau_j).
+    arXiv:2304.08151, with effects in place of predictions.
 
     Parameters
     ----------
@@ -104,6 +115,7 @@ def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: TargetBelie
     """
 
     def information(covariance: Array, spread: Array, effects: _Effects) -> Array:
+        """Return the weighted mean of the information about effects in each outcome, (n,)."""
         share = _squared(covariance, spread, effects) / spread[:, 1:] / effects.variance
         return -0.5 * _mean_log_rest(share, effects.weights)
 
@@ -114,10 +126,14 @@ def epig_tau(posterior: Posterior, treatment: Treatment, *, targets: TargetBelie
 def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
     """Information about both potential outcomes: as epig-tau, with c_jᵀ Σ_j⁻¹ c_j for C_j² / v_tau_j.
 
-    The weighted mean of I(y; (mu_0(x_j), mu_1(x_j))), the information gain of EPIG (see :func:`epig_tau`) about pairs
-    of predictions. c_j are the covariances of mu_t(x_i) with both expected outcomes of target j, and Σ_j (2, 2) is the
-    covariance of these two. The share of Var y that the pair explains is R_j² = c_jᵀ Σ_j⁻¹ c_j / (v + s2), and the
-    information is -1/2 log(1 - R_j²).
+    The score is the log of the weighted mean of I(y; (mu_0(x_j), mu_1(x_j))): of the information in the unit's outcome
+    y about both expected outcomes of target j. It is the information gain of EPIG (see :func:`epig_tau`) about pairs of
+    predictions.
+
+    c_j (2,) are the covariances of the unit's expected outcome with both expected outcomes of target j, and Σ_j (2, 2)
+    is the covariance of these two. v is the variance of the unit's expected outcome, and s2 is the variance of the
+    outcome noise. The share of Var y that the pair explains is R_j² = c_jᵀ Σ_j⁻¹ c_j / (v + s2), and the information is
+    -1/2 log(1 - R_j²). For binary outcomes all of them belong to the best linear approximation.
 
     Parameters
     ----------
@@ -167,11 +183,16 @@ def epig_mu(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief
 def regret(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
     """Expected gain of deciding whom to treat after the outcome: sum_j w_j [h phi(m/h) - abs(m) Phi(-abs(m)/h)].
 
-    The knowledge gradient of the decision: m is E tau_j minus the effect that is worthwhile, and
-    h = abs(C_j) / sqrt(v + s2) is how far the outcome is expected to move it. After y, m becomes m + h z with standard
-    normal z, and the best decision gains max(m + h z, 0). Its expectation minus max(m, 0) is the bracket above. See
-    Frazier, Powell and Dayanik (2009), "The Knowledge-Gradient Policy for Correlated Normal Beliefs", INFORMS Journal
-    on Computing 21(4), doi:10.1287/ijoc.1080.0314.
+    The score is the log of this sum over targets j, whose weights are w_j. m is the expected effect of target j minus
+    the effect that is worthwhile, and h = abs(C_j) / sqrt(v + s2) is how far the unit's outcome is expected to move m.
+    C_j is the covariance of the unit's expected outcome with the effect of target j, v is the variance of this expected
+    outcome, and s2 is the variance of the outcome noise. phi and Phi are the density and the distribution function of
+    the standard normal. For binary outcomes all of them belong to the best linear approximation.
+
+    It is the knowledge gradient of the decision. After the outcome, m becomes m + h z with standard normal z, and the
+    best decision gains max(m + h z, 0). The expectation of this gain minus max(m, 0) is the bracket above. See Frazier,
+    Powell and Dayanik (2009), "The Knowledge-Gradient Policy for Correlated Normal Beliefs", INFORMS Journal on
+    Computing 21(4), doi:10.1287/ijoc.1080.0314.
 
     Parameters
     ----------
@@ -195,6 +216,7 @@ def regret(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief)
     """
 
     def gain(covariance: Array, spread: Array, effects: _Effects) -> Array:
+        """Return the expected gain of deciding after each outcome, (n,)."""
         moved = _squared(covariance, spread, effects)  # h² (v + s2)
         squared = effects.distance**2 * spread[:, 1:] / (moved + _MIN_SQUARED_COVARIANCE)  # (m / h)²
         # Gains fall as exp(-(m / h)² / 2): decisions far from the closest one add nothing and are left out.
@@ -212,7 +234,9 @@ def regret(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief)
 def default(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief) -> Array:
     """What we recommend: tau-vr, one unit after the other; from a few draws mu-rho-bald, if all matter alike.
 
-    Covariances between units cannot be estimated from a few draws, and mu-rho-bald does not need them.
+    Fewer than 100 draws (or members of an ensemble) are few: covariances between units cannot be estimated from them,
+    and mu-rho-bald does not need these covariances. If targets are only a part of the pool, or have unequal weights,
+    the score is that of tau-vr even from few draws.
 
     Parameters
     ----------
@@ -241,26 +265,33 @@ def default(posterior: Posterior, treatment: Treatment, *, targets: TargetBelief
 
 
 class _Effects(NamedTuple):
-    """Effects that an outcome may teach about: of J targets, arrays (J,); of n units themselves, (n, 1)."""
+    """Effects that an outcome may teach about: the same J targets for all units, or for each of n units its own effect.
 
-    weights: Array  # (J,) or (1,)
+    Variances and distances are (J,), or (n, 1) for own effects; weights are (J,) or (1,).
+    """
+
+    weights: Array
     variance: Array
-    distance: Array  # of the expected effect from the one that is worthwhile, absolute
-    draws: int | None
+    distance: Array  # between the expected effect and the effect that is worthwhile, not negative
+    draws: int | None  # from which covariances were estimated; None in closed form
 
     @classmethod
     def of(cls, belief: Posterior, weights: Array, rows: Positions | slice, threshold: float) -> _Effects:
-        """Return the effects of some units of a belief."""
+        """Return the effects of the units ``rows`` of a belief; ``threshold`` is the effect that is worthwhile."""
         variance = np.maximum(belief.effect_variance[rows], _TINY)
         return cls(weights, variance, np.abs(belief.effect_mean[rows] - threshold), belief.n_draws)
 
 
-# From covariances (n, J), variances (n, 2) of expectation and outcome, and effects, to what n outcomes are worth, (n,).
+# Takes covariances (n, J) of n outcomes with effects, variances (n, 2) of the expectations of the outcomes and of the
+# outcomes, and the effects. Returns what each outcome is worth, (n,).
 Worth = Callable[[Array, Array, _Effects], Array]
 
 
 def _over_targets(posterior: Posterior, treatment: Treatment, targets: TargetBelief, worth: Worth) -> Array:
-    """Return the log of ``worth`` of each unit, from the covariances of its outcome with all targets' effects."""
+    """Return scores (N,): the log of what each unit's outcome is ``worth`` to the effects of all targets.
+
+    If the targets are a sample, the unit itself is left out of the sample, and its own effect counts separately.
+    """
     belief, population = posterior.linearised(), targets.population
     effects = _Effects.of(targets.posterior, population.weights, population.positions, population.threshold)
     total = np.empty(len(belief))
@@ -278,7 +309,7 @@ def _over_targets(posterior: Posterior, treatment: Treatment, targets: TargetBel
 def _worth_to_itself(
     belief: Posterior, treatment: Treatment, threshold: float, rows: slice, spread: Array, worth: Worth
 ) -> Array:
-    """Return what the outcomes of some units are worth to their effects, (n,)."""
+    """Return what the outcome of each unit is worth to the unit's own effect, (n,). Called by `_over_targets`."""
     under_arm = belief.covariance[rows][np.arange(len(spread)), treatment[rows]]  # Cov(mu_t, mu_a), (n, 2)
     effects = _Effects.of(belief, np.ones(1), rows, threshold)
     effects = effects._replace(variance=effects.variance[:, None], distance=effects.distance[:, None])
@@ -286,10 +317,11 @@ def _worth_to_itself(
 
 
 def _with_unit_itself(to_others: Array, to_itself: Array, targets: TargetBelief, rows: slice) -> Array:
-    """Return what units are worth to the whole pool, if the targets are a sample from which the unit is left out.
+    """Return what the outcomes of the units ``rows`` are worth to the whole pool for which a sample of targets stands.
 
-    With weight u of the unit itself and weight w_i that it had in the sample (0 if it was not drawn):
-    (1 - u) · to_others / (1 - w_i) + u · to_itself.
+    The worth is (1 - u) · to_others / (1 - w_i) + u · to_itself. u is the weight of the unit among all units, and w_i
+    is the weight that the unit had in the sample, 0 if it was not drawn. If the targets are no sample, ``to_others`` is
+    returned as it is.
     """
     unit_weight = targets.population.unit_weight
     if unit_weight is None:
@@ -301,9 +333,10 @@ def _with_unit_itself(to_others: Array, to_itself: Array, targets: TargetBelief,
 
 
 def _covariance(targets: TargetBelief, rows: slice, arm: int | None) -> Array:
-    """Return Cov(mu_t(x_i), mu_arm(x_j)) of some units and all targets, (n, J); with effects if ``arm`` is None.
+    """Return covariances (n, J) of the expected outcomes of the units ``rows`` with those of all targets under ``arm``.
 
-    If the targets are a sample, the covariance of a unit with itself is 0: the unit counts separately.
+    Each unit is under its own arm. With ``arm`` None, the covariances are with the effects of the targets. If the
+    targets are a sample, the covariance of a unit with itself is set to 0, because the unit counts separately.
     """
     covariance = targets.covariance(rows, arm)
     if targets.population.unit_weight is not None:
@@ -315,7 +348,7 @@ def _covariance(targets: TargetBelief, rows: slice, arm: int | None) -> Array:
 
 
 def _spread(belief: Posterior, treatment: Treatment, rows: slice) -> tuple[Array, Array]:
-    """Return v and v + s2 of some units."""
+    """Return the variances of the expected outcomes and of the outcomes of the units ``rows``, under their arms."""
     arm = treatment[rows]
     units = np.arange(len(arm))
     expectation = belief.variance[rows][units, arm]
@@ -323,11 +356,13 @@ def _spread(belief: Posterior, treatment: Treatment, rows: slice) -> tuple[Array
 
 
 def _squared(covariance: Array, spread: Array, effects: _Effects) -> Array:
-    """Return C_j²; from S draws without the bias of squaring an estimate, but never below 0.
+    """Return the squares of ``covariance`` (n, J); of covariances estimated from draws, unbiased estimates, at least 0.
 
-    For sample moments (hats) of S Gaussian draws and n = S - 1:
+    ``spread`` (n, 2) has the variance v of the expected outcome in its first column. For sample moments (hats) of S
+    Gaussian draws and n = S - 1, with C the covariance and v_tau the variance of the effect:
         E Ĉ² = C² (n + 1) / n + v v_tau / n  and  E[v̂ v̂_tau] = v v_tau + 2 C² / n.
-    Solved for C², the unbiased estimate is n (n Ĉ² - v̂ v̂_tau) / ((n + 2) (n - 1)).
+    Solved for C², the unbiased estimate is n (n Ĉ² - v̂ v̂_tau) / ((n + 2) (n - 1)). Two draws give no such estimate,
+    and Ĉ² is returned.
     """
     square = covariance**2
     if effects.draws is None:
@@ -338,9 +373,9 @@ def _squared(covariance: Array, spread: Array, effects: _Effects) -> Array:
 
 
 def _mean_log_rest(share: Array, weights: Array) -> Array:
-    """Return sum_j w_j log(1 - share_j), (n,), of shares (n, J).
+    """Return sum_j w_j log(1 - share_j), (n,), of shares (n, J) and weights w (J,).
 
-    With equal weights, logs of products of 32 factors are summed, which takes fewer logarithms.
+    Shares are clipped to [0, 1 - 1e-9]. With equal weights, logs of products of 32 factors are summed, which takes fewer logarithms.
     """
     rest = 1.0 - np.clip(share, 0.0, _MAX_SHARE)
     if (weights == weights[0]).all():
@@ -350,11 +385,11 @@ def _mean_log_rest(share: Array, weights: Array) -> Array:
 
 
 def _log(values: Array) -> Array:
-    """Return logs of values, at least log(1e-300)."""
+    """Return the logs of values; values below 1e-300 count as 1e-300."""
     result: Array = np.log(np.maximum(values, _TINY))
     return result
 
 
 def _slices(length: int, size: int) -> Iterator[slice]:
-    """Yield slices of ``size`` that cover ``length`` rows."""
+    """Return an iterator over slices of ``size`` that cover ``length`` rows; the last slice may hold fewer rows."""
     return (slice(start, start + size) for start in range(0, length, size))

@@ -23,15 +23,16 @@ class TargetPopulation:
     Parameters
     ----------
     positions : (J,)
-        Where the targets are among the units that are scored, or in the pool.
+        Positions of the targets among the scored units, or in the pool.
     weights : (J,)
         How much each target matters; the weights sum to 1.
     threshold : float
-        The effect at which the decision whom to treat changes.
+        The effect beyond which treating a unit is worthwhile. Only ``regret`` looks at it.
     unit_weight : float or (N,), optional
-        Set if the targets are a sample: the weight of one unit among all units that the sample stands for, or the
-        weight of each scored unit. A scored unit is then left out of the sample, and its effect counts with this
-        weight, whether the unit was drawn or not.
+        None if the targets are no sample. If they are, the weight of a scored unit among all units that the sample
+        stands for: a number if this weight is the same for all scored units, else an array with the weight of each. A
+        scored unit is then left out of the sample, and its effect counts with this weight, whether the unit was drawn
+        or not.
     is_whole_pool : bool
         Whether the targets are, or stand for, all units of the pool with equal weights.
 
@@ -63,25 +64,26 @@ class TargetPopulation:
         Parameters
         ----------
         positions : (J,)
-            Where the targets are.
+            Distinct positions of the targets, from 0 to ``length`` - 1.
         length : int
             How many units there are.
         weights : (J,), optional
-            How much each target matters; equal by default. Units of weight 0 are no targets.
+            How much each target matters; equal by default. Units of weight 0 are left out.
         threshold : float
-            The effect at which the decision whom to treat changes.
+            The effect beyond which treating a unit is worthwhile.
         unit_weight : float or (N,), optional
-            Set if the targets are a sample; see the class.
+            Give it only if the targets are a sample; see the class. It is not checked.
 
         Returns
         -------
         TargetPopulation
-            With weights that sum to 1.
+            With weights that sum to 1. It is the whole pool if no weights are given, and the targets are all units or
+            ``unit_weight`` is a number, which says that they are an unweighted sample.
 
         Raises
         ------
         InputError
-            If a position is repeated or out of range, or no weight is positive.
+            If there are no targets, a position is repeated or out of range, a weight is negative, or all weights are 0.
 
         Examples
         --------
@@ -115,7 +117,7 @@ def check_population(population: TargetPopulation, length: int) -> TargetPopulat
     Raises
     ------
     InputError
-        If a position is too large, or it is something else than a target population.
+        If a position is ``length`` or more, or ``population`` is something else than a TargetPopulation.
 
     Examples
     --------
@@ -146,11 +148,11 @@ class TargetBelief:
     posterior : Posterior
         The belief about each target, on the outcome's own scale (linearised).
     covariance : function
-        ``covariance(rows, arm)`` returns Cov(mu_t(x_i), mu_arm(x_j)), (n, J), of the scored units i in the slice
-        ``rows``, each under its own arm t, with the targets j under ``arm``; with the targets' effects if ``arm`` is
-        None.
+        ``covariance(rows, arm)`` returns covariances (n, J) of expected outcomes: of the scored units in the slice
+        ``rows``, each under its own arm, with the targets under ``arm``. With ``arm`` None, the covariances are with
+        the effects of the targets. The caller may change the returned array.
     places : (N,)
-        Where each scored unit is among the targets, or -1.
+        Place of each scored unit among the targets, counted from 0; -1 for units that are no targets.
 
     Examples
     --------
@@ -169,6 +171,8 @@ class TargetBelief:
     @classmethod
     def within(cls, posterior: Posterior, treatment: ArrayLike, population: TargetPopulation) -> TargetBelief:
         """Return the belief about targets that are among the units of one joint belief.
+
+        With binary outcomes, it is the belief on the scale of probabilities, linearised.
 
         Parameters
         ----------
@@ -196,6 +200,7 @@ class TargetBelief:
         places[population.positions] = np.arange(len(population.positions))
 
         def covariance(rows: slice, arm: int | None) -> Array:
+            """Return the covariances (n, J) of the units ``rows`` with all targets; see the class."""
             # Cov(mu_t(x_i), mu_a(x_j)) = F_it · F_ja, and the residual R_i[t, a] where i and j are the same unit.
             t, place = arms[rows], places[rows]
             units = np.arange(len(t))
