@@ -375,7 +375,8 @@ def _squared(covariance: Array, spread: Array, effects: _Effects) -> Array:
 def _mean_log_rest(share: Array, weights: Array) -> Array:
     """Return sum_j w_j log(1 - share_j), (n,), of shares (n, J) and weights w (J,).
 
-    Shares are clipped to [0, 1 - 1e-9]. With equal weights, logs of products of 32 factors are summed, which takes fewer logarithms.
+    Shares are clipped to [0, 1 - 1e-9]. With equal weights, logs of products of 32 factors are summed, which takes
+    fewer logarithms.
     """
     rest = 1.0 - np.clip(share, 0.0, _MAX_SHARE)
     if (weights == weights[0]).all():
