@@ -8,6 +8,7 @@ import pytest
 from causalbald import datasets
 from causalbald.errors import InputError
 from causalbald.models import PropensityModel
+from causalbald.models._propensity import check_folds
 
 
 def test_recovers_a_logistic_propensity_and_is_calibrated() -> None:
@@ -47,6 +48,12 @@ def test_stays_within_the_clip_and_repeats() -> None:
     assert first.cross_fitted_.min() == pytest.approx(0.05)
     assert first.cross_fitted_.max() == pytest.approx(0.95)
     np.testing.assert_array_equal(first.cross_fitted_, second.cross_fitted_)
+
+
+@pytest.mark.parametrize("treatment", [[0] * 6, [1] * 6, [0] * 5 + [1], [0, 0, 1]])
+def test_folds_are_refused_if_an_arm_has_fewer_than_two_units(treatment: list[int]) -> None:
+    with pytest.raises(InputError, match="at least two units in each arm"):
+        check_folds(5, np.array(treatment))
 
 
 def test_small_arms_and_bad_input() -> None:

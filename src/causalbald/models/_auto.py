@@ -42,7 +42,8 @@ class AutoEstimator(CateEstimator):
     used. With few labels, or one candidate, the first candidate is taken.
 
     Outcomes with two values are compared as events. Arm means, the same risk for all units of an arm, are then always a
-    candidate. Expected outcomes, effects and their intervals stay within the range of the two values.
+    candidate; with few labels they share the weight with the first candidate. Expected outcomes, effects and their
+    intervals stay within the range of the two values.
 
     Parameters
     ----------
@@ -52,9 +53,9 @@ class AutoEstimator(CateEstimator):
     folds : int
         Number of folds, at least 2.
     min_labels : int
-        Number of labels below which no candidates are compared.
+        Number of labels below which no candidates are compared, at least 2; twice ``folds`` if that is more.
     max_labels : int
-        Number of labels that are compared at most.
+        Number of labels that are compared at most; not below ``min_labels``.
     random_state : int
         Chooses folds, and is passed on to the models.
 
@@ -76,13 +77,17 @@ class AutoEstimator(CateEstimator):
     accepts_images = True
 
     def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
-        """Weigh the candidates, then fit those with a weight on all labels."""
+        """Set ``weights_`` by candidate, then fit each candidate with a weight on all labels: ``models_``."""
         self._limits = outcome_range(labels.y)
         self.weights_ = self._weights(labels, pool)
         self.models_ = [self._fitted_on(name, labels, pool) for name in self.weights_]
 
     def _weights(self, labels: LabelSet, pool: AnyArray) -> dict[str, float]:
-        """Return the weights by candidate, those that are compared and worth a fit."""
+        """Return the weight of each candidate that is worth a fit, by name; the weights sum to 1.
+
+        Raises InputError if no candidate is left, or an option is out of range. With too few labels, overall or in an
+        arm, nothing is compared: the first candidate counts alone, or half, next to arm means.
+        """
         # On events, too, an index explains noise: next to gp and arm means it made risks worse at 50 to 600 labels.
         is_index_useful = labels.x[0].size > 1 and self._limits is None
         names = [name for name in self.candidates if name != "index" or is_index_useful]
@@ -103,7 +108,10 @@ class AutoEstimator(CateEstimator):
         return _largest(names, weights if self._limits is None else _with_covariates(weights))
 
     def _held_out(self, names: list[str], labels: LabelSet, pool: AnyArray, folds: int) -> Array:
-        """Return log densities (n, M) of labels by models that have not seen them, until the models differ clearly."""
+        """Return log densities (n, M) of labels under M candidates that have not seen these labels.
+
+        The candidates are fitted fold by fold, until they differ clearly; n labels are in these folds.
+        """
         fold, densities = balanced_folds(labels.t, folds, generator(self.random_state, "folds")), []
         for k in range(folds):
             learned, held_out = (labels.take(np.flatnonzero(rows)) for rows in (fold != k, fold == k))
@@ -115,7 +123,7 @@ class AutoEstimator(CateEstimator):
         return np.concatenate(densities)
 
     def _fitted_on(self, name: str, labels: LabelSet, pool: AnyArray) -> CateEstimator:
-        """Return the candidate of that name, fitted."""
+        """Return a new model of the candidate's name, fitted on ``labels`` with the whole pool."""
         if name == _MEANS and self._limits is not None:
             model: CateEstimator = ArmMeans(limits=self._limits)
         else:
@@ -127,10 +135,14 @@ class AutoEstimator(CateEstimator):
         return belief if self._limits is None else belief._derived(limits=self._limits)
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
+        """Return the mixture of the fitted models' beliefs about checked units."""
         return self._mixed([model.posterior(x, joint=joint) for model in self.models_])
 
     def _mixed(self, beliefs: list[Posterior]) -> Posterior:
-        """Return the mixture of the models' beliefs, by their weights."""
+        """Return the mixture of the fitted models' beliefs, one per entry of ``weights_``, by these weights.
+
+        Beliefs with the probit link are made linear if other models have the identity link.
+        """
         beliefs = [self._limited(belief) for belief in beliefs]
         if len(beliefs) == 1:
             return beliefs[0]
@@ -168,8 +180,8 @@ class AutoEstimator(CateEstimator):
             unit_means = np.stack([self._limited(unit.belief).expected.T for unit in units])  # (M, K, N)
 
             def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
+                """Return covariances (n, J) as :class:`CrossBelief` describes."""
                 # Cov = Σ_m w_m Cov_m, plus what the members' means differ by.
-                """Return covariances as :class:`CrossBelief` describes."""
                 means = unit_means[..., rows][:, treatment, np.arange(len(treatment))]
                 within = np.stack([unit.covariance(rows, treatment, arm) for unit in units])
                 return np.tensordot(weights, within, 1) + between_members(means, of_arm(other_means, arm), weights)
@@ -180,10 +192,10 @@ class AutoEstimator(CateEstimator):
 
 
 def _log_densities(beliefs: Sequence[Posterior], held_out: LabelSet) -> Array:
-    """Return log densities (n, M) of outcomes under each belief; for outcomes with two values, log probabilities.
+    """Return log densities (n, M) of held-out outcomes under M beliefs, which are about these n labels.
 
-    A Gaussian density of one of two values has no bound: it grows with the certainty of the model. A probability is
-    bounded.
+    If a belief has limits, the outcome has two values, and log probabilities are returned instead. A Gaussian density
+    of one of two values has no bound: it grows with the certainty of the model. A probability is bounded.
     """
     limits = next((belief.limits for belief in beliefs if belief.limits is not None), None)
     if limits is None:
@@ -198,8 +210,8 @@ def _log_densities(beliefs: Sequence[Posterior], held_out: LabelSet) -> Array:
 def stacking_weights(log_density: Array) -> Array:
     """Return weights (M,) that maximise the mean log density of a mixture, from log densities (n, M) of its members.
 
-    Yao, Vehtari, Simpson and Gelman, Using Stacking to Average Bayesian Predictive Distributions (2018,
-    doi:10.1214/17-BA1091).
+    The weights sum to 1, and none is negative. Yao, Vehtari, Simpson and Gelman, Using Stacking to Average Bayesian
+    Predictive Distributions (2018, doi:10.1214/17-BA1091).
     """
     # Maximise Σ_i log Σ_m w_m p_im over the simplex: concave. Expectation maximisation replaces w_m by the mean over i
     # of w_m p_im / Σ_m' w_m' p_im', and each step gets closer. A factor of all p_im of a label cancels.
@@ -212,14 +224,21 @@ def stacking_weights(log_density: Array) -> Array:
 
 
 def _is_decided(log_density: Array) -> bool:
-    """Return whether one model is ahead of every other by more than two standard errors of the difference."""
+    """Return whether one model's mean log density is ahead of all others by over two standard errors of the difference.
+
+    ``log_density`` is (n, M), for n labels and M models.
+    """
     best = log_density.sum(axis=0).argmax()
     lead = log_density[:, [best]] - np.delete(log_density, best, axis=1)
     return bool((lead.mean(axis=0) > 2 * lead.std(axis=0) / math.sqrt(len(lead))).all())
 
 
 def _with_covariates(weights: Array) -> Array:
-    """Return weights by which arm means, the last candidate, leave enough to the best model with covariates."""
+    """Return weights (M,) in which models with covariates have at least ``_MIN_COVARIATES_WEIGHT`` together.
+
+    The last weight is that of arm means. If it is too large, the best other model gets the least weight, and the rest
+    of the models none.
+    """
     if 1 - weights[-1] >= _MIN_COVARIATES_WEIGHT:
         return weights
     raised = np.zeros(len(weights))
@@ -228,7 +247,7 @@ def _with_covariates(weights: Array) -> Array:
 
 
 def _largest(names: list[str], weights: Array) -> dict[str, float]:
-    """Return the weights that are large enough by name, scaled to sum 1."""
+    """Return the weights of at least ``_MIN_WEIGHT`` by name, scaled to sum 1; if none is so large, the largest."""
     is_large = weights >= min(_MIN_WEIGHT, weights.max())
     scaled = weights[is_large] / weights[is_large].sum()
     return dict(zip(np.array(names)[is_large].tolist(), scaled.tolist(), strict=True))

@@ -50,12 +50,12 @@ class LabelSet(NamedTuple):
     x: AnyArray
 
     def take(self, rows: Positions) -> LabelSet:
-        """Return the labels at positions ``rows``, in that order."""
+        """Return the labels at positions ``rows``, in the order of ``rows``; a position may repeat."""
         return LabelSet(self.y[rows], self.t[rows], self.x[rows])
 
 
 class CrossBelief(NamedTuple):
-    """The belief about each of N units by itself, and their covariances with J other units.
+    """The belief about N units, each considered alone, and their covariances with J other units.
 
     Parameters
     ----------
@@ -120,11 +120,17 @@ class CateEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
-        """Learn from checked labels. Called by :meth:`fit`; ``pool`` holds the labels' covariates if none is given."""
+        """Learn from checked labels, and set the attributes that :meth:`_posterior` needs. Called by :meth:`fit`.
+
+        ``pool`` holds checked covariates of all units; those of the labels if the caller of ``fit`` gave no pool.
+        """
 
     @abstractmethod
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        """Return the belief about checked units. ``joint=False`` permits omitting covariances between units."""
+        """Return the belief about units whose covariates are checked. Called by :meth:`posterior` and other methods.
+
+        With ``joint=False`` covariances between units may be left out.
+        """
 
     def fit(
         self,
@@ -176,10 +182,11 @@ class CateEstimator(BaseEstimator, ABC):
         return self
 
     def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
-        """Return a context that limits the threads of a fit. By default it limits none."""
+        """Return a context that limits the threads of a fit to ``x``. Subclasses override it; here it limits none."""
         return nullcontext()
 
     def __sklearn_is_fitted__(self) -> bool:
+        """Return whether the last ``fit`` has succeeded. Called by scikit-learn's ``check_is_fitted``."""
         return getattr(self, "_fitted", False)
 
     def posterior(self, X: Any, *, joint: bool = True) -> Posterior:
@@ -200,6 +207,8 @@ class CateEstimator(BaseEstimator, ABC):
 
         Raises
         ------
+        NotFittedError
+            If ``fit`` has not succeeded.
         InputError
             If ``X`` does not have the columns of ``fit``, or has missing values.
         """
@@ -218,8 +227,8 @@ class CateEstimator(BaseEstimator, ABC):
         Returns
         -------
         callable or None
-            Takes checked covariates (N, D) of new units and returns their :class:`CrossBelief`. None if the model needs
-            a joint belief about all units for it, or if that is cheaper.
+            Takes checked covariates (N, D) of new units and returns their :class:`CrossBelief`. None, also by default,
+            if only a joint belief about all units can tell these covariances, or if a joint belief is cheaper.
         """
         return None
 
@@ -231,7 +240,7 @@ class CateEstimator(BaseEstimator, ABC):
         X : (N, D) array or DataFrame, or images (N, C, H, W)
             Covariates of the units, in the columns of ``fit``.
         T0, T1 : int
-            Arms 0 or 1.
+            Arms 0 or 1; InputError is raised for others. Equal arms have the effect 0.
 
         Returns
         -------
@@ -322,25 +331,38 @@ class CateEstimator(BaseEstimator, ABC):
         return lower, upper
 
     def _chunks(self, X: Any) -> Iterator[Posterior]:
-        """Return beliefs about ``CHUNK_UNITS`` units at a time, each unit by itself."""
+        """Return beliefs about ``CHUNK_UNITS`` units at a time, without covariances between units.
+
+        ``X`` is checked at once; beliefs are computed when they are asked for.
+        """
         x = self._check_new(X)
         starts = range(0, len(x), CHUNK_UNITS)
         return (self._posterior(x[start : start + CHUNK_UNITS], joint=False) for start in starts)
 
     def _check_new(self, X: Any) -> AnyArray:
-        """Return covariates as checked arrays with the columns of ``fit``; raise unless the model is fitted."""
+        """Return covariates as a checked array with the columns of ``fit``, in their order.
+
+        Raises NotFittedError if the model is not fitted, and InputError if the columns or values do not suit.
+        """
         check_is_fitted(self)
         return self._check_alike(X, "X", self._shape, fitted_names(self))
 
     def _check_alike(self, X: Any, name: str, shape: tuple[int, ...] | None, names: Sequence[str] | None) -> AnyArray:
-        """Return covariates as a checked array: units of this shape, columns in the order of ``names``, if given."""
+        """Return covariates as a checked array; raise InputError if they do not suit.
+
+        ``name`` names the argument in messages. With ``shape``, each unit must have this shape. With ``names``, columns
+        of a DataFrame are put in this order.
+        """
         images = self.accepts_images
         return check_inputs(X, name, images=images, shape=shape, names=names, image_models=IMAGE_MODELS)
 
     def _check_validation(
         self, validation: tuple[ArrayLike, ArrayLike, Any], shape: tuple[int, ...], names: Sequence[str] | None
     ) -> LabelSet:
-        """Return validation labels, checked as the labels of ``fit`` are."""
+        """Return validation labels, checked as the labels of ``fit`` are; one arm may be missing.
+
+        ``shape`` is the shape of one unit of ``fit``, and ``names`` are its columns, if they have names.
+        """
         if len(validation) != 3:
             raise InputError("validation must be a triple (Y, T, X).")
         x = self._check_alike(validation[2], "validation X", shape, names)
@@ -349,14 +371,20 @@ class CateEstimator(BaseEstimator, ABC):
 
     @staticmethod
     def _sign(T0: int, T1: int) -> int:
-        """Return 1 or -1 for the effect of arm 1 or of arm 0, 0 for an arm against itself."""
+        """Return the factor of the effect of arm 1 against arm 0 that gives the effect of ``T1`` against ``T0``.
+
+        It is 1, -1, or 0 for equal arms. Raises InputError for arms other than 0 and 1.
+        """
         if {T0, T1} - {0, 1}:
             raise InputError(f"T0 and T1 must be arms 0 or 1, got {T0!r} and {T1!r}.")
         return int(T1) - int(T0)
 
 
 def balanced_folds(treatment: Treatment, folds: int, rng: np.random.Generator) -> Positions:
-    """Return a random fold for each label, (n,), with the labels of each arm spread evenly over the folds."""
+    """Return the number of a random fold for each label, (n,), from 0 to ``folds`` - 1.
+
+    The labels of each arm are spread evenly: folds differ by at most one label, and by at most one label of an arm.
+    """
     order = rng.permutation(len(treatment))
     by_arm = order[np.argsort(treatment[order], kind="stable")]
     fold = np.empty(len(treatment), dtype=np.intp)

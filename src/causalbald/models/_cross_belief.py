@@ -19,9 +19,10 @@ from causalbald.posterior import Posterior
 
 @dataclass(frozen=True)
 class ProcessCrossBelief:
-    """Covariances of units with J others at z (J, D), in standard units and in the precision of ``single``.
+    """What is needed for covariances of any units with J others at z (J, D), computed once.
 
-    ``solved`` is K_n⁻¹ k_j under each arm.
+    ``z`` is in standard units and in the floating-point precision of ``single``. ``mean`` is the belief's mean of the
+    others, and ``solved`` is K_n⁻¹ k_j for each of them under each arm.
     """
 
     process: Process
@@ -33,34 +34,38 @@ class ProcessCrossBelief:
 
     @classmethod
     def of(cls, h: Process, single: Single, z: Tensor) -> Self:
-        """Return the covariances with units z after the labels, or sites, of ``single``."""
+        """Return what is needed for covariances with units z, given the labels, or the sites, of ``single``."""
         z = z.to(single.x)
         kernel = h.by_arm(single.x, single.arm, z)
         solved = single.whitening.T @ (single.whitening @ kernel)  # whiteningᵀ whitening = K_n⁻¹
         return cls(h, single, z, single.weights @ kernel + h.means[:, None], solved, solved[1] - solved[0])
 
     def at(self, x: Tensor) -> UnitCrossBelief:
-        """Return units x (N, D) with their kernels to the labels, from which their belief and covariances follow."""
+        """Return the belief and covariances of units x (N, D) in standard units."""
         x = x.to(self.single.x)
         return UnitCrossBelief(self, x, self.process.by_arm(self.single.x, self.single.arm, x))
 
 
 @dataclass(frozen=True)
 class UnitCrossBelief:
-    """Units x (N, D), and their kernel with the labels under each arm, (K, n, N)."""
+    """Belief about units x (N, D) and their covariances with the others of ``process_belief``.
+
+    ``kernel`` (K, n, N) is the kernel between the n labels and the units under each arm.
+    """
 
     process_belief: ProcessCrossBelief
     x: Tensor
     kernel: Tensor
 
     def posterior(self) -> Posterior:
-        """Return the belief about each unit by itself."""
+        """Return the belief about the units, without covariances between them."""
         return self.process_belief.single.from_kernel(self.process_belief.process, self.kernel)
 
     def covariance(self, rows: slice, treatment: Tensor, arm: int | None) -> Tensor:
-        """Return Cov(mu_treatment(x_i), mu_arm(z_j)), (n, J), for the units in ``rows``, or with the effects of z.
+        """Return Cov(mu_treatment(x_i), mu_arm(z_j)), (n, J), of the n units in ``rows`` with the J others.
 
-        ``treatment`` (n,) are the arms of these units; ``arm`` None stands for the effects.
+        ``treatment`` (n,) holds the arms of these n units. With ``arm=None`` the covariances are with the effects of
+        the others.
         """
         h, z, x = self.process_belief.process, self.process_belief.z, self.x[rows]
         by_arm = self.kernel[..., rows]
@@ -72,9 +77,9 @@ class UnitCrossBelief:
 
 
 def between_members(unit_means: Array, other_means: Array, weights: Array) -> Array:
-    """Return what differences in the members' means add to covariances (N, J) of a mixture with weights (M,).
+    """Return what differences between members' means add to the covariances (N, J) of a mixture of M members.
 
-    ``unit_means`` are (M, N) and ``other_means`` (M, J).
+    ``unit_means`` (M, N) and ``other_means`` (M, J) are each member's means. The ``weights`` (M,) sum to 1.
     """
     # Σ_m w_m (a_mi - ā_i)(b_mj - b̄_j) with ā = Σ_m w_m a_m
     unit_deviations, other_deviations = unit_means - weights @ unit_means, other_means - weights @ other_means

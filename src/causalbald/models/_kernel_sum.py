@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """Return squared distances (n, m) between the rows of a (n, D) and b (m, D), none below 0."""
+    """Return squared distances (n, m) between the rows of a (n, D) and of b (m, D). Rounding makes none negative."""
     # |a_i - b_j|² = |a_i|² - 2 a_i · b_j + |b_j|²
     squares = torch.addmm(b.square().sum(-1)[None, :], a, b.T, alpha=-2.0)
     return squares.add_(a.square().sum(-1)[:, None]).clamp_min_(0.0)
@@ -29,7 +29,10 @@ class _KernelSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, *points: Tensor) -> Tensor:
-        """Return K (n, m); ``points`` are a_1, b_1, a_2, b_2, .... Called by torch."""
+        """Return K (n, m) for weights ``left`` (P, n) and ``right`` (P, m), l and r of the module's docstring.
+
+        ``points`` are the places in the order a_1, b_1, a_2, b_2, .... Called by torch through ``_KernelSum.apply``.
+        """
         total = torch.zeros(left.shape[1], right.shape[1], dtype=left.dtype)
         kernels = []
         for weight_a, weight_b, a, b in zip(left, right, points[::2], points[1::2], strict=True):
@@ -41,8 +44,11 @@ class _KernelSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradients by l, r, a_1, b_1, a_2, b_2, .... Called by torch."""
-        # G is the gradient by K, and H_p = G ∘ E_p. Then the gradient by
+        """Return the gradients by the inputs of ``forward``: left, right and each of the points, in this order.
+
+        ``gradients`` holds one (n, m) gradient by K. Called by torch.
+        """
+        # K and E_p are those of the module's docstring, G is the gradient by K, and H_p = G ∘ E_p. The gradient by
         #   l_pi is Σ_j H_p,ij r_pj,
         #   a_pi is -l_pi Σ_j H_p,ij r_pj (a_pi - b_pj) = l_pi (Σ_j H_p,ij r_pj b_pj - a_pi Σ_j H_p,ij r_pj).
         # Both sums over j are columns of H_p [r_p, r_p b_p]. By r_p and b_p it is the same with H_pᵀ and sides swapped.
@@ -64,7 +70,11 @@ class _KernelSum(torch.autograd.Function):
 
 
 def kernel_sum(left: Tensor, right: Tensor, a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
-    """Return K (n, m) for weights left (P, n) and right (P, m) and places a and b, P tensors each."""
+    """Return the sum K (n, m) of P weighted kernels, with its gradient by all arguments.
+
+    ``left`` (P, n) and ``right`` (P, m) are weights. ``a`` and ``b`` are P tensors of places each, (n, D_p) and
+    (m, D_p).
+    """
     points = [point for pair in zip(a, b, strict=True) for point in pair]
     total: Tensor = _KernelSum.apply(left, right, *points)  # type: ignore[no-untyped-call]
     return total
@@ -75,7 +85,7 @@ class _Gram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, *points: Tensor) -> Tensor:
-        """Return K (n, n). Called by torch."""
+        """Return K (n, n) for weights (P, n) and places a_1, a_2, .... Called by torch through ``_Gram.apply``."""
         kernels = [squared_distances(a, a).mul_(-0.5).exp_() for a in points]
         total = torch.zeros_like(kernels[0])
         for weight, kernel in zip(weights, kernels, strict=True):
@@ -85,7 +95,7 @@ class _Gram(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradients by the weights and a_1, a_2, .... Called by torch."""
+        """Return the gradients by the inputs of ``forward``: the weights and each of the points. Called by torch."""
         # The gradients of _KernelSum by the left and by the right add up: G + Gᵀ takes the place of G.
         weights, *saved = ctx.saved_tensors
         points, kernels = saved[: len(weights)], saved[len(weights) :]
@@ -98,6 +108,9 @@ class _Gram(torch.autograd.Function):
 
 
 def gram(weights: Tensor, points: Sequence[Tensor]) -> Tensor:
-    """Return K (n, n) of units with themselves, for weights (P, n) and P places (n, D_p)."""
+    """Return :func:`kernel_sum` (n, n) of units with themselves, for weights (P, n) and P tensors of places (n, D_p).
+
+    Its gradient takes half the products.
+    """
     total: Tensor = _Gram.apply(weights, *points)  # type: ignore[no-untyped-call]
     return total

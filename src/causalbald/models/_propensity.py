@@ -32,9 +32,9 @@ class PropensityModel(BaseEstimator):
     Parameters
     ----------
     folds : int
-        Number of folds of the cross-fit, at least 2; fewer if an arm has fewer units.
+        Number of folds of the cross-fit, at least 2. An arm with fewer units sets the number of folds.
     clip : float
-        Probabilities stay within [clip, 1 - clip].
+        Probabilities stay within [clip, 1 - clip]; at least 0 and below 0.5.
     random_state : int
         Chooses folds and trees.
 
@@ -118,6 +118,13 @@ class PropensityModel(BaseEstimator):
         -------
         (N,) array
             Probabilities within [clip, 1 - clip].
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` has not been called.
+        InputError
+            If ``X`` does not have the columns of ``fit``, or a value is missing.
         """
         check_is_fitted(self)
         x = check_covariates(X, columns=self.n_features_in_, names=fitted_names(self))
@@ -132,7 +139,7 @@ class PropensityModel(BaseEstimator):
         return make_pipeline(StandardScaler(), LogisticRegression())
 
     def _trees(self) -> Any:
-        """Return an unfitted classifier of boosted trees."""
+        """Return an unfitted classifier of boosted trees, seeded by ``random_state``."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         return HistGradientBoostingClassifier(
@@ -141,18 +148,18 @@ class PropensityModel(BaseEstimator):
 
 
 def check_folds(folds: int, treatment: Treatment) -> int:
-    """Return ``folds``, or the size of the smaller arm if that is less.
+    """Return ``folds``, or the number of units in the smaller arm if that is less. ``treatment`` holds the arms (N,).
 
-    Raises InputError if ``folds`` or an arm is smaller than 2.
+    Raises InputError if ``folds`` is no integer of at least 2, or if an arm has fewer than two units.
     """
-    possible = min(check_int(folds, "folds", low=2), int(np.bincount(treatment).min()))
+    possible = min(check_int(folds, "folds", low=2), int(np.bincount(treatment, minlength=2).min()))
     if possible < 2:
         raise InputError("a propensity model needs at least two units in each arm.")
     return possible
 
 
 def check_clip(clip: float) -> None:
-    """Raise InputError unless probabilities can stay within [clip, 1 - clip]."""
+    """Raise InputError unless 0 <= ``clip`` < 0.5, so that probabilities can stay within [clip, 1 - clip]."""
     if not 0 <= clip < 0.5:
         raise InputError(f"clip must lie in [0, 0.5), got {clip!r}.")
 
@@ -167,22 +174,25 @@ class Calibration:
 
     @classmethod
     def of(cls, log_odds: Array, treatment: Treatment, clip: float) -> Calibration:
-        """Return the scaling under which treatments are most likely given cross-fitted log odds, (N,)."""
+        """Return the scaling under which treatments (N,) are most likely, given cross-fitted log odds (N,).
+
+        ``clip`` is kept for the probabilities; it does not change the scaling.
+        """
         from sklearn.linear_model import LogisticRegression
 
         fitted = LogisticRegression(C=1e6).fit(log_odds[:, None], treatment)
         return cls(float(fitted.coef_[0, 0]), float(fitted.intercept_[0]), clip)
 
     def __call__(self, log_odds: Array) -> Array:
-        """Return calibrated, clipped probabilities of log odds."""
+        """Return the probabilities that log odds stand for, calibrated and clipped to [clip, 1 - clip]."""
         clipped: Array = np.clip(expit(self.slope * log_odds + self.intercept), self.clip, 1 - self.clip)
         return clipped
 
     def of_probability(self, raw: Array) -> Array:
-        """Return calibrated, clipped probabilities of raw probabilities."""
+        """Return raw probabilities, calibrated and clipped to [clip, 1 - clip]. A raw 0 or 1 is allowed."""
         return self(logit(_inside(raw)))
 
 
 def _inside(p: Array) -> Array:
-    """Return probabilities whose log odds are finite."""
+    """Return probabilities moved away from 0 and 1 by ``_MIN_PROBABILITY``, so that their log odds are finite."""
     return np.clip(p, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)

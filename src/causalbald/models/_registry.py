@@ -21,7 +21,8 @@ def load(name: str, preset: str | None = None, **options: Any) -> CateEstimator:
     name : str
         One of :func:`names`.
     preset : str, optional
-        One of :func:`presets`: the paper's hyper-parameters for its data set "synthetic", "ihdp" or "cmnist".
+        One of :func:`presets`: the paper's hyper-parameters for its data set "synthetic", "ihdp" or "cmnist". By
+        default the model's own hyper-parameters.
     **options
         Parameters of the model's class. They override those of the preset.
 
@@ -63,6 +64,11 @@ def presets(name: str) -> dict[str, dict[str, Any]]:
     -------
     dict
         Hyper-parameters by name of the paper's data set; empty for models that the paper does not have.
+
+    Raises
+    ------
+    UnknownNameError
+        If no model has that name.
 
     Examples
     --------

@@ -28,11 +28,12 @@ class StandardUnits:
 
     @classmethod
     def of_pool(cls, pool: AnyArray, components: int, random_state: int) -> Self:
-        """Learn how to standardise a pool. Called by ``GaussianProcess._fit``.
+        """Return the standard units of a pool's covariates. Called by ``GaussianProcess._fit``.
 
-        A table (N, D) keeps its columns. Images (N, C, H, W) become at most ``components`` principal components. These
-        are learned from covariates alone, measured or not: from a random sample of at most 5,000 images, fewer if they
-        are large. Each column has variance 1 afterwards, except rare marks (see ``column_scale``).
+        A table (N, D) keeps its columns; ``components`` and ``random_state`` are not used. Images (N, C, H, W) become
+        at most ``components`` principal components, at least one. The components are learned from a random sample of
+        the pool: at most 5,000 images, fewer if images are large. ``random_state`` draws the sample. In these units
+        each column of the pool has variance 1, except constant columns and rare marks (see ``column_scale``).
         """
         if pool.ndim == 2:
             return cls(pool.mean(axis=0), column_scale(pool))
@@ -50,6 +51,6 @@ class StandardUnits:
         return cls(projected.mean(axis=0), column_scale(projected), directions)
 
     def __call__(self, x: AnyArray) -> Array:
-        """Return units (N, D) or (N, C, H, W) in standard units, (N, P)."""
+        """Return a table (N, D), or images (N, C, H, W) if the pool had images, in standard units, (N, P)."""
         columns = x if self.directions is None else x.reshape(len(x), -1) @ self.directions
         return np.asarray((columns - self.centre) / self.scale, dtype=np.float64)
