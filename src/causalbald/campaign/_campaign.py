@@ -33,12 +33,15 @@ class Campaign(Questions):
     where : path, URL or Storage
         A file, or ``postgresql://user@host/database#name``.
     frames : "pandas", "polars" or "pyarrow"
-        Kind of the tables that are returned, unless a call is given a table of another kind.
+        Kind of the tables that are returned, unless a call is given a table of another kind. A campaign that
+        :meth:`create` has just made returns tables of the pool's kind.
 
     Raises
     ------
     StorageError
         If there is no campaign, it is damaged, or a newer release wrote it.
+    InputError
+        If ``where`` is no address of a campaign, or ``frames`` is something else.
 
     Examples
     --------
@@ -80,7 +83,7 @@ class Campaign(Questions):
         audit: float = 0.0,
         seed: int = 0,
     ) -> Self:
-        """Create a campaign from a table of everyone who might be measured.
+        """Create a campaign from a table of everyone who might be measured, and write it to ``where``.
 
         Parameters
         ----------
@@ -98,10 +101,10 @@ class Campaign(Questions):
         worthwhile : float
             How much better the outcome must be for the treatment to be worth it, in the outcome's own unit.
         covariates : list, or mapping to "numeric" or "categorical", optional
-            All other columns by default. A mapping overrides the kind of the columns that it names and keeps the
-            others.
+            By default all columns without another use. A list names all covariates. A mapping sets the kind of the
+            columns that it names, and the other columns remain covariates.
         exclude : collection of str
-            Columns to leave out.
+            Columns that are not covariates.
         cost : str, optional
             Column with the cost of measuring each unit, above 0; information is then bought per cost.
         budget : float, optional
@@ -126,9 +129,9 @@ class Campaign(Questions):
         Raises
         ------
         InputError
-            If a column or an option cannot be used.
+            If the table, a column or an option cannot be used.
         CampaignExistsError
-            If there is a campaign at ``where`` already.
+            If there is a campaign at ``where`` already, or any file of that name.
         """
         from causalbald.campaign._preparation import prepare  # heavy: it imports the models
 
@@ -156,7 +159,7 @@ class Campaign(Questions):
 
     @classmethod
     def start(cls, where: Place, prepared: Preparation) -> Self:
-        """Create a campaign that was prepared before, so that the user could look at it.
+        """Create a campaign from what :func:`prepare` returned and the user has looked at, and write it to ``where``.
 
         Parameters
         ----------
@@ -184,7 +187,8 @@ class Campaign(Questions):
         Parameters
         ----------
         n : int, optional
-            How many units at most; by default 10, or as many as ``budget`` pays.
+            How many units; fewer are chosen if the money does not pay for more. By default 10, or as many as ``budget``
+            pays, or all units if fewer are left.
         budget : float, optional
             What the batch may cost. The campaign's own budget is a limit in any case.
         dry_run : bool
@@ -194,14 +198,14 @@ class Campaign(Questions):
         -------
         frame
             Id, ``rank, round, <treatment>, by`` (score, covariates, spread or audit), ``why, score, effect, lower,
-            upper, propensity, outside_support``, ``probability`` of having been drawn for audits, and the cost if costs
-            differ. Score, effect and interval are missing before a model can be fitted. Intervals hold the unit's
-            expected effect with 95 % probability, given the model.
+            upper, propensity, outside_support``, ``probability`` with which an audit was drawn, and the cost if the
+            campaign has costs. Effect and interval are missing before a model can be fitted; only units chosen by score
+            have a score. Intervals hold the unit's expected effect with 95 % probability, given the model.
 
         Raises
         ------
         InputError
-            If fewer than ``n`` units are left, or the money pays for nobody.
+            If ``n`` or ``budget`` is not above 0, fewer than ``n`` units are left, or the money pays for nobody.
         """
         from causalbald.campaign._asking import choose_picks, limits  # heavy: it imports the models
 
@@ -225,6 +229,7 @@ class Campaign(Questions):
         recorded: list[Round] = []
 
         def decide(new: list[Event]) -> list[Draft]:
+            """Return the batch under the next number; nothing if, after ``new``, it is taken or cannot be paid."""
             state = self._advance(new)
             is_taken = not state.closed.isdisjoint(batch.ids)
             is_paid = self.settings.whole_budget.pays(state.spent + batch.price)
@@ -240,7 +245,7 @@ class Campaign(Questions):
         Returns
         -------
         frame
-            As :meth:`ask` returned them.
+            The rows that :meth:`ask` returned for these units, with the rank and round of the time.
         """
         state = self.state
         rounds = [
@@ -250,7 +255,7 @@ class Campaign(Questions):
         return self._frame(batch_table(self.settings, self.pool.units, rounds))
 
     def tell(self, outcomes: Any, *, overwrite: bool = False) -> TellSummary:
-        """Record measured outcomes, all or nothing. Never fits a model.
+        """Record measured outcomes, all or none of them. Never fits a model. Nothing is recorded if nothing is new.
 
         Parameters
         ----------
@@ -258,7 +263,7 @@ class Campaign(Questions):
             With the id and the outcome; further columns are ignored, and so are rows without an outcome. Any subset of
             the pool, in any order, asked for or not. A mapping goes from id to outcome.
         overwrite : bool
-            Permit other values than those told before; the history keeps both.
+            Replace outcomes that were told before with another value; the history keeps both.
 
         Returns
         -------
@@ -268,7 +273,8 @@ class Campaign(Questions):
         Raises
         ------
         InputError
-            If an id is unknown or withdrawn, an outcome is no number, or it differs from the one told before.
+            If an id is unknown, repeated or withdrawn, an outcome is no number (or not 0 or 1 in a binary campaign), no
+            row has an outcome, or an outcome differs from the one told before and ``overwrite`` is False.
         """
         told = outcomes_of(outcomes, self.settings, self.pool.units, self.state.rounds)
         summaries: list[TellSummary] = []
@@ -282,12 +288,12 @@ class Campaign(Questions):
         return summaries[0]
 
     def withdraw(self, units: Any, *, reason: str) -> int:
-        """Record that units must never be asked for, or not any more. An outcome that is known stays in use.
+        """Record that units must never be asked for again. An outcome that is known stays in use.
 
         Parameters
         ----------
-        units : list of ids, frame with the id column, or path
-            The units' ids.
+        units : list of ids, frame with the id column, or pathlib.Path of a file
+            The units' ids. A text is one id.
         reason : str
             For the record.
 
@@ -299,7 +305,7 @@ class Campaign(Questions):
         Raises
         ------
         InputError
-            If an id is unknown, or the reason is empty.
+            If an id is unknown or repeated, or the reason is empty.
         """
         return self._mark(Withdrawal, units, reason)
 
@@ -308,8 +314,8 @@ class Campaign(Questions):
 
         Parameters
         ----------
-        units : list of ids, frame with the id column, or path
-            The units' ids.
+        units : list of ids, frame with the id column, or pathlib.Path of a file
+            The units' ids. A text is one id.
         reason : str
             For the record.
 
@@ -321,12 +327,12 @@ class Campaign(Questions):
         Raises
         ------
         InputError
-            If an id is unknown, or a unit is neither pending nor failed.
+            If an id is unknown or repeated, or a unit is neither pending nor failed.
         """
         return self._mark(Failure, units, reason)
 
     def _mark(self, event: type[Failure | Withdrawal], units: Any, reason: str) -> int:
-        """Record that units failed or were withdrawn, and return for how many of them this is new."""
+        """Record that units failed or were withdrawn, and return for how many units this is new; 0 records nothing."""
         if not isinstance(reason, str) or (event is Withdrawal and not reason.strip()):
             raise InputError(f"give a reason in words, for the record, not {reason!r}: reason='moved away' (--reason).")
         ids = units_of(units, self.settings, self.pool.units, self.state.rounds)
@@ -351,7 +357,7 @@ class Campaign(Questions):
         Raises
         ------
         InputError
-            If there is another file of this name.
+            If there is a file of this name that is no export.
         """
         _exchange.write(self.storage, self._state.start.rows, Path(path))
 

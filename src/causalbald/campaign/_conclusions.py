@@ -42,12 +42,12 @@ class Policy:
         A row per unit: id, ``recommended`` (a value of the treatment), ``probability_worthwhile``, ``settled`` and the
         columns of :meth:`Campaign.effects`.
     treated : float
-        Share of the units that the policy treats.
+        Share of the units that the policy treats. Units count alike, also with weights.
     gain : float
         Average gain per unit of the whole pool, in the outcome's own unit, counted so that more is better.
         ``worthwhile`` is not subtracted.
     lower, upper : float
-        Ends of the interval of the gain of this very policy, from the joint belief.
+        Ends of the interval of ``gain``, from the joint belief about all units.
     gain_of_all : float
         Average gain of treating everyone.
     settled : float
@@ -78,13 +78,15 @@ class Conclusions:
     ----------
     effects : Effects
         Of the N units of the pool.
-    treats, settled : (N,)
-        Which units the policy treats, and for which it is settled whether the treatment is worthwhile.
+    treats : (N,)
+        Which units the policy treats.
+    settled : (N,)
+        For which units it is settled, at 95 %, whether the treatment is worthwhile.
     average : AverageEffect
-        Over everyone.
+        Over all units.
     gain, gain_of_all : AverageEffect
-        Of the policy, and of treating everyone, on average over everyone, compared with treating nobody; counted so
-        that more is better.
+        Average gain per unit of the whole pool if the units of the policy are treated, or all units. Both are compared
+        with treating nobody, and counted so that more is better.
     groups : dict
         From column to a list of GroupEffect.
 
@@ -114,18 +116,20 @@ class Conclusions:
 
 @one_thread()
 def conclude(belief: Belief, effects: Effects, groups: dict[str, pd.Categorical[str]], alpha: float) -> Conclusions:
-    """Return what is believed about everyone, in one pass over the pool. Called by ``policy`` and by the report.
+    """Return what is believed about everyone, in one pass over the pool.
+
+    ``effects`` is passed on as it is. Called by ``Campaign.policy`` and by the report.
 
     Parameters
     ----------
     belief : Belief
         Of the campaign, about its pool.
     effects : Effects
-        Of the whole pool.
+        What ``belief.effects`` returned for all units of the pool.
     groups : dict
-        From column to the group of each unit, as :func:`groups_of` returns it.
+        From column to the group of each unit, as :func:`groups_of` returns it. May be empty.
     alpha : float
-        Probability that an interval misses.
+        Probability that the interval of one average misses, given the model.
 
     Returns
     -------
@@ -165,7 +169,10 @@ def conclude(belief: Belief, effects: Effects, groups: dict[str, pd.Categorical[
 
 @one_thread()
 def policy(belief: Belief, alpha: float) -> Policy:
-    """Return whom to treat, given what is better and what is worthwhile."""
+    """Return whom to treat, given the settings ``better`` and ``worthwhile``. Called by ``Campaign.policy``.
+
+    ``units`` of the policy is an Arrow table. An interval misses with probability ``alpha``.
+    """
     pool, settings = belief.pool, belief.settings
     conclusions = conclude(belief, belief.effects(pool.x, alpha), {}, alpha)
     effects, gain = conclusions.effects, conclusions.gain
@@ -187,16 +194,22 @@ def policy(belief: Belief, alpha: float) -> Policy:
 
 @one_thread()
 def effects(belief: Belief, ids: Sequence[str] | None, alpha: float) -> pa.Table:
-    """Return id, effect, sd, lower, upper, outside_support; in the order of ``ids``, or of everyone in the pool."""
+    """Return a table of id, effect, sd, lower, upper and outside_support. Called by ``Campaign.effects``.
+
+    Rows are in the order of ``ids``. If ``ids`` is None, there is a row for each unit of the pool, in its order. Raises
+    InputError for an empty list or an unknown id.
+    """
     units = _positions(belief.pool, ids, np.arange(len(belief.pool)))
     return _unit_table(belief, units, _effect_columns(belief.effects(belief.pool.x[units], alpha)))
 
 
 @one_thread()
 def scores(belief: Belief, state: State, ids: Sequence[str] | None) -> pa.Table:
-    """Return id, score, beats (share of the open units with a lower score), effect and interval; best first.
+    """Return a table of id, score, beats, effect, sd, lower, upper and outside_support, the highest score first.
 
-    Raises InputError if nobody is left and no ids are given.
+    ``beats`` is the share of the open units with a lower score; open units are those that can be asked for. If ``ids``
+    is None, there is a row for each open unit. Called by ``Campaign.score``. Raises InputError if no unit is open and
+    ``ids`` is None, and for an empty list or an unknown id.
     """
     pool, settings = belief.pool, belief.settings
     open_units = pool.without(state.closed)
@@ -212,14 +225,18 @@ def scores(belief: Belief, state: State, ids: Sequence[str] | None) -> pa.Table:
 
 @one_thread()
 def average(belief: Belief, alpha: float) -> AverageEffect:
-    """Return the average effect over the pool."""
+    """Return the average effect over the pool, in which units count alike. Called by ``Campaign.ate``."""
     n = len(belief.pool)
     return belief.averages(belief.pool.x, np.full((1, n), 1 / n), alpha)[0]
 
 
 @one_thread()
 def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
-    """Return the average effect of each group of a column of the pool: group, units, effect, sd, lower, upper."""
+    """Return a table with a row per group of a column of the pool: group, units, effect, sd, lower, upper.
+
+    The column of groups has the name ``by``, or "group" if ``by`` is the name of another column of the table. Called by
+    ``Campaign.subgroups``. Raises InputError if the pool has no column ``by``.
+    """
     groups = groups_of(belief.pool, by)
     averages = belief.averages(belief.pool.x, group_weights(groups, contrasts=False), alpha)
     rows = group_effects(groups, iter(averages), contrasts=False)
@@ -230,7 +247,12 @@ def subgroups(belief: Belief, by: str, alpha: float) -> pa.Table:
 
 @one_thread()
 def predict(belief: Belief, table: InputTable, columns: Sequence[Column], alpha: float) -> pa.Table:
-    """Return the expected effects of units in another table, in its order, and what to recommend to them."""
+    """Return the expected effects of units in another table, and what to recommend to them.
+
+    Rows are in the order of ``table``. Its units need not be in the pool. Ids are returned only if it has the
+    campaign's id column. ``columns`` are the encoded covariates. A propensity model, fitted to the pool, decides
+    which units are outside support. Called by ``Campaign.predict``. Raises InputError if ``table`` lacks a covariate.
+    """
     pool, settings = belief.pool, belief.settings
     data = without_apostrophes(columns, table, settings.id)
     x = encode(columns, data)
@@ -242,7 +264,7 @@ def predict(belief: Belief, table: InputTable, columns: Sequence[Column], alpha:
 
 
 def _recommended(belief: Belief, is_treated: Mask) -> pa.Array:
-    """Return the recommended value of the treatment for each unit."""
+    """Return the recommended value of the treatment, as the user's table writes it, for each unit."""
     return pa.array(list(belief.settings.arms)).take(pa.array(is_treated.astype(np.int64)))
 
 

@@ -27,7 +27,7 @@ SMALLEST_SD = 1e-300
 
 @dataclass(frozen=True)
 class Effects:
-    """Belief about the effect of each of n units by itself.
+    """Belief about the effect of each of n units, without covariances between units.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Effects:
     n_draws: int | None
 
     def probability_above(self, threshold: float, sign: int) -> Array:
-        """Return the probability that sign * effect exceeds ``threshold``, (n,)."""
+        """Return the probability that ``sign`` * effect is above ``threshold``, (n,). ``sign`` is 1 or -1."""
         z = (sign * self.mean - threshold) / np.maximum(self.sd, SMALLEST_SD)
         # From S draws: Student's t with S - 1 degrees of freedom, wider by sqrt(1 + 1/S), as in Posterior.quantile.
         probability: Array = (
@@ -94,7 +94,7 @@ class AverageEffect:
     upper: float
 
     def negated(self) -> AverageEffect:
-        """Return the belief about minus the average effect."""
+        """Return the belief about minus the average effect: the ends of the interval change places."""
         return AverageEffect(-self.effect, self.sd, -self.upper, -self.lower)
 
 
@@ -127,7 +127,10 @@ class GroupEffect:
 
 
 def groups_of(pool: CampaignPool, by: str) -> pd.Categorical[str]:
-    """Return the group of each unit by a column of the pool: its values, or fifths of a column of numbers.
+    """Return the group of each unit by a column of the pool.
+
+    A group is a value of the column. Numbers with more than five values are cut into fifths. Missing values are a group
+    of their own. Called by ``Campaign.subgroups`` and by the report.
 
     Parameters
     ----------
@@ -168,9 +171,10 @@ def groups_of(pool: CampaignPool, by: str) -> pd.Categorical[str]:
 
 
 def group_weights(groups: pd.Categorical[str], *, contrasts: bool) -> Array:
-    """Return a row of weights (n,) per group, whose sum with the effects is the group's average effect.
+    """Return a row of weights (n,) for each group; the weighted sum of the effects is the group's average effect.
 
-    With ``contrasts`` as many rows again: each group's average minus the average of all other units.
+    With ``contrasts``, as many rows follow, for each group's average minus the average of all other units. A group
+    without other units has its average there. No group may be empty.
     """
     inside = (np.asarray(groups.codes) == np.arange(len(groups.categories))[:, None]).astype(np.float64)
     sizes = inside.sum(axis=1, keepdims=True)
@@ -184,7 +188,11 @@ def group_weights(groups: pd.Categorical[str], *, contrasts: bool) -> Array:
 def group_effects(
     groups: pd.Categorical[str], averages: Iterator[AverageEffect], *, contrasts: bool
 ) -> list[GroupEffect]:
-    """Return the effect of each group; takes from ``averages`` one for each row of :func:`group_weights`."""
+    """Return the effect of each group, in the order of the categories.
+
+    ``averages`` yields the belief for each row of :func:`group_weights` with the same ``contrasts``, and perhaps more
+    beliefs, which are left in it. If there is a single group, its contrast is None.
+    """
     names = list(groups.categories)
     sizes = np.bincount(groups.codes, minlength=len(names)).tolist()
     inside = [next(averages) for _ in names]

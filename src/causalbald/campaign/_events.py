@@ -16,19 +16,19 @@ from causalbald.errors import StorageError
 from causalbald.tables import Column
 
 Reason = Literal["score", "covariates", "spread", "audit"]
-"""Why a unit was chosen: by its score, by covariates, to spread the first batch, or at random."""
+"""How a unit was chosen: by its score, by covariates, to spread the first batch over covariates, or at random."""
 
 
 class _Record:
-    """What is stored as a JSON object with the names of its fields; fields that are None are left out."""
+    """Base of dataclasses that are stored as a JSON object with the names of their fields."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is stored, as plain JSON."""
+        """Return what is stored, as plain JSON. Fields that are None are left out."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Return what was stored.
+        """Return the object that was stored as ``body``. Fields that were left out get their defaults.
 
         Raises
         ------
@@ -47,7 +47,8 @@ class Pick(_Record):
     id : str
         The unit's id, as text.
     by : "score", "covariates", "spread" or "audit"
-        Chosen by its score, by covariates, to spread a first batch over the covariates, or drawn at random.
+        How the unit was chosen: by its score, by a batch function from covariates, to spread the first batch over the
+        covariates, or drawn at random.
     arm : int
         0 for control, 1 for treated.
     why : str
@@ -57,15 +58,15 @@ class Pick(_Record):
     outside_support : bool
         Whether the other arm has hardly any units like this one.
     cost : float, optional
-        Cost of the measurement, if the costs of units differ.
+        Cost of the measurement; None if the campaign has no costs.
     probability : float, optional
-        Probability with which an audit was drawn.
+        Probability with which an audit was drawn; None for other picks, and for audits if not all could be paid.
     score : float, optional
         The unit's score before the batch, if it was chosen by score.
     effect, lower, upper : float, optional
         Expected effect and ends of its 95 % interval, if there was a model.
     rank : int
-        Place in the round, from 1.
+        Place in the round, from 1 for the most important unit.
 
     Examples
     --------
@@ -176,11 +177,11 @@ class Round:
 
     @property
     def price(self) -> float:
-        """What the batch costs."""
+        """What the batch costs: the sum of the prices of its picks."""
         return sum(pick.price for pick in self.picks)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is stored, as plain JSON."""
+        """Return what is stored, as plain JSON. ``number`` is stored as "round", and ``picks`` as "units"."""
         return {
             "round": self.number,
             "seen": self.seen,
@@ -191,7 +192,7 @@ class Round:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Round:
-        """Return the round that was stored; raises StorageError for one of a newer release."""
+        """Return the round that was stored; raises StorageError if a field is missing or unknown."""
         stored_names = {"round": "number", "units": "picks"}
         values = _checked_fields(cls, {stored_names.get(name, name): value for name, value in body.items()})
         belief = values.pop("belief", None)
@@ -241,7 +242,7 @@ class Creation:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Creation:
-        """Return what was stored; raises StorageError if a newer release wrote it."""
+        """Return what was stored; raises StorageError if a field is missing or unknown."""
         values = _checked_fields(cls, body)
         settings = CampaignSettings.from_json(_checked_fields(CampaignSettings, values.pop("settings")))
         return cls(settings=settings, columns=tuple(map(Column.from_json, values.pop("columns"))), **values)
@@ -338,7 +339,8 @@ def happening(event: Event) -> Happening:
     Raises
     ------
     StorageError
-        If only a newer release knows the kind of the event, or one of its fields.
+        If the kind of the event or one of its fields is unknown, as in a campaign of a newer release, or a field is
+        missing.
 
     Examples
     --------
@@ -352,7 +354,7 @@ def happening(event: Event) -> Happening:
 
 
 def draft(content: Happening) -> Draft:
-    """Return an event to be recorded now."""
+    """Return the content of an event in the form in which a storage records it. Nothing is recorded yet."""
     return Draft(content.kind, content.to_json())
 
 
@@ -364,7 +366,10 @@ def versions() -> dict[str, str]:
 
 
 def _checked_fields(cls: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored values of a dataclass by field; raises StorageError for missing or unknown ones."""
+    """Return a copy of ``body`` whose names are fields of ``cls``, none of them unknown.
+
+    Raises StorageError if a name is no field, or a field without a default is missing.
+    """
     required = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(cls)}
     unknown = [name for name in body if name not in required]
     if unknown:

@@ -26,9 +26,10 @@ _BEGINNING = b'{"format": "causalbald campaign"'
 
 
 def write(storage: Storage, rows: int, path: Path) -> None:
-    """Write all parts and events as JSON Lines; the file appears when it is whole.
+    """Write all parts and events of a campaign to ``path`` as JSON Lines. Called by ``Campaign.export``.
 
-    Raises InputError if there is a file that is no export; an earlier export is replaced.
+    ``rows`` is the number of units. The file appears when it is whole. An earlier export is replaced. Raises InputError
+    if there is a file that is no export, or no file can be written there.
     """
     check_place(path)
     if path.exists() and not _is_export(path):
@@ -45,9 +46,11 @@ def write(storage: Storage, rows: int, path: Path) -> None:
 
 
 def read(storage: Storage, path: Path) -> list[Event]:
-    """Create the campaign of an exported file in an empty storage, and return its events.
+    """Create the campaign of an exported file in an empty storage, and return its events. Called by ``from_export``.
 
-    Raises InputError if the file is no export or was cut short, StorageError if its events cannot be a campaign's.
+    Everything is checked before anything is written. Raises InputError if there is no file, or it is no export, was cut
+    short or was written by a newer release. Raises StorageError if its events are not those of a campaign, or a part of
+    the pool is missing or superfluous. Raises CampaignExistsError if the storage has a campaign.
     """
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
@@ -74,7 +77,11 @@ def read(storage: Storage, path: Path) -> list[Event]:
 
 
 def history(events: Iterable[Event], units: Ids) -> pa.Table:
-    """Return a table with a row per event and unit: number, time, what, id, value, detail."""
+    """Return a table with a row per event and unit: number, time, what, id, value, detail.
+
+    ``number``, ``time`` and ``what`` (the kind) are the event's. ``value`` is an outcome or a score. The event that
+    created the campaign has one row without an id. ``id`` is text. Called by ``Campaign.history``.
+    """
     rows = [(event.number, event.time, event.kind, *cells) for event in events for cells in _rows(happening(event))]
     names = ("number", "time", "what", "id", "value", "detail")
     columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
@@ -84,7 +91,7 @@ def history(events: Iterable[Event], units: Ids) -> pa.Table:
 
 
 def _rows(content: Happening) -> Iterator[tuple[str | None, float | None, str]]:
-    """Yield id, value and detail of each unit of an event."""
+    """Yield id, value (an outcome, a score or None) and detail of each unit of an event. Called by ``history``."""
     match content:
         case Creation():
             yield None, None, f"{content.rows} people"
@@ -101,7 +108,7 @@ def _rows(content: Happening) -> Iterator[tuple[str | None, float | None, str]]:
 
 
 def _is_export(path: Path) -> bool:
-    """Return whether a path is a file that begins as an export does."""
+    """Return whether a path is a file that begins as an export does. The rest of the file is not read."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -109,7 +116,11 @@ def _is_export(path: Path) -> bool:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a file, one a line; raises InputError that names the first line that is none."""
+    """Yield the JSON objects of a file, one from each line. Called by ``read``.
+
+    Raises InputError at the first line that is no JSON, which the message names, or no JSON object. Bytes that are no
+    text, which version 0.1.0 recorded, become replacement characters.
+    """
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:

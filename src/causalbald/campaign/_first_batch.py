@@ -13,15 +13,16 @@ from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings
 
 MAX_CLUSTERED_UNITS = 20_000
-"""Units of an arm that are clustered at most; of a larger arm a random sample is."""
+"""Units of an arm that are clustered at most. If an arm has more, a random sample of it is clustered."""
 
 
 def spread_batch(pool: CampaignPool, settings: CampaignSettings, candidates: Candidates) -> Choice:
     """Return units that represent their arm: balanced over arms, spread over covariates.
 
-    The units of each arm are clustered, with a cluster for each unit to be chosen and each unit that is measured or
-    asked for already. Clusters without a unit of the second kind are taken, the largest first, and of each cluster the
-    unit nearest to its centre. Called by ``choose_picks`` while an arm has too few outcomes for a model.
+    The candidates of each arm are clustered. The number of clusters is the number of units to be chosen plus the number
+    of occupied units, which are measured or waiting already. Clusters without an occupied unit are taken first, the
+    largest first. Each cluster gives the unit nearest to its centre. A unit for which no money is left is passed over,
+    and cheaper units after it may be paid. Called by ``choose_picks`` while there is no belief.
     """
     occupied = np.concatenate([candidates.waiting, candidates.measured])
     quota = _balanced_quota(pool.arm[occupied], pool.arm[candidates.units], candidates.size)
@@ -43,7 +44,11 @@ def spread_batch(pool: CampaignPool, settings: CampaignSettings, candidates: Can
 
 
 def _balanced_quota(occupied_arms: Positions, candidate_arms: Positions, size: int) -> tuple[int, int]:
-    """Return how many units of each arm to choose, so that both arms have equally many, chosen and occupied."""
+    """Return how many units of each arm to choose, control first; both numbers sum to ``size``.
+
+    Chosen and occupied units together are equally many in both arms, as far as candidates suffice. Arms are given
+    as 0 and 1 for each occupied unit and each candidate. There must be at least ``size`` candidates.
+    """
     occupied, available = np.bincount(occupied_arms, minlength=2), np.bincount(candidate_arms, minlength=2)
     treated = int(np.clip((size + occupied[0] - occupied[1]) // 2, size - available[0], available[1]))
     treated = int(np.clip(treated, 0, size))
@@ -53,10 +58,12 @@ def _balanced_quota(occupied_arms: Positions, candidate_arms: Positions, size: i
 def _representatives(
     z: Array, candidates: Positions, occupied: Positions, count: int, rng: np.random.Generator
 ) -> tuple[list[int], list[int]]:
-    """Return ``count`` of the ``candidates``, and how many units each of them represents.
+    """Return ``count`` of the ``candidates``, and how many candidates each returned unit stands for, at least 1.
 
-    Each is the candidate nearest to the centre of a cluster of standardised covariates ``z`` (N, D). Clusters that
-    hold one of the ``occupied`` units are taken last.
+    Candidates are clustered by the standardised covariates ``z`` (N, D) of the pool. Of more than
+    ``MAX_CLUSTERED_UNITS`` candidates, a random sample is clustered, and the numbers are scaled up. There is a cluster
+    for each unit to return and each ``occupied`` unit. The largest clusters without an occupied unit come first. Each
+    cluster gives the clustered candidate nearest to its centre that was not taken before.
     """
     if count == 0:
         return [], []
@@ -85,7 +92,10 @@ def _representatives(
 
 
 def _alternating(quota: tuple[int, int]) -> list[int]:
-    """Return an order of the units of both arms, control first, in which a batch that is cut short stays balanced."""
+    """Return the order in which units of both arms take turns, so that a batch that is cut short stays balanced.
+
+    ``quota`` has the number of units of each arm, control first. Units are numbered from 0, the control units first.
+    """
     control, treated = range(quota[0]), range(quota[0], sum(quota))
     places = [(k / max(quota[0], 1), unit) for k, unit in enumerate(control)]
     places += [((k + 0.5) / max(quota[1], 1), unit) for k, unit in enumerate(treated)]
