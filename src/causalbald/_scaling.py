@@ -43,9 +43,11 @@ def outcome_scale(y: Array) -> float:
 
 
 def outcome_range(y: Array) -> tuple[float, float] | None:
-    """Return the two values of outcomes (n,), the lower one first; None for outcomes with more values.
+    """Return the two values that outcomes (n,) can have, the lower one first, or None.
 
-    Outcomes that are all 0 or 1 have these two values, even if one of them has not occurred yet.
+    Outcomes that are all 0 or 1, even if only one of these has occurred or there are no outcomes, have the values 0 and
+    1. Two other values count only among at least ``_MIN_OUTCOMES_OF_TWO_VALUES`` outcomes: [3, 4] gives None. None is
+    also returned for outcomes with one other value, or with three or more values.
     """
     if np.isin(y, (0.0, 1.0)).all():
         return 0.0, 1.0

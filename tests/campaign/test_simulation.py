@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -161,6 +162,15 @@ def test_surfaces_have_the_same_spread_whatever_the_covariates(rng: np.random.Ge
         assert (mu1 - mu0)[arm == 1].mean() == pytest.approx(4)
     with pytest.raises(InputError, match="do not vary"):
         _hill.linear_predictor(np.full((6, 1), 0.1), rng)  # whose standard deviation is a rounding error
+
+
+def test_a_covariate_that_hardly_varies_gives_a_predictor() -> None:
+    """Once weights were drawn for ever: for covariates that do not vary, or if one unit of two million differs."""
+    draws = iter([np.array([0.0])] * 5 + [np.array([0.1])])
+    drawing = cast(np.random.Generator, SimpleNamespace(choice=lambda *_, **__: next(draws)))
+    assert _hill._varying_sum(np.array([[1e-4], [0.0], [0.0]]), drawing).tolist() == pytest.approx([1e-5, 0, 0])
+    with pytest.raises(InputError, match="do not vary"):
+        _hill._varying_sum(np.zeros((5, 3)), drawing)
 
 
 @pytest.mark.parametrize("seed", range(5))

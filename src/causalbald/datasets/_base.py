@@ -25,7 +25,7 @@ from causalbald.errors import InputError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Units with their true expected outcomes.
+    """Units with their true expected outcomes. Nothing is checked here; :meth:`Benchmark.from_arrays` checks.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ class Split:
     t : (N,)
         The arm of each unit, 0 or 1.
     y : (N,)
-        Outcomes under these arms.
+        The outcome of each unit under its arm.
     mu0, mu1 : (N,)
         Expected outcomes without and with treatment.
     propensity : (N,), optional
         The true P(treated | x), if the benchmark knows it.
     latent : (N,), optional
-        The hidden coordinate behind images that decides about arms and outcomes: for pictures, never for models.
+        The hidden coordinate behind images, on which arms and outcomes depend. It is for figures, never for models.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Split:
         return f"Split(units={len(self)}, {what}, treated={int(self.t.sum())})"
 
     def take(self, positions: ArrayLike) -> Split:
-        """Return the units at some positions, in their order."""
+        """Return a split with copies of the units at ``positions``, in the order of ``positions``."""
         i = np.asarray(positions)
         pi = None if self.propensity is None else self.propensity[i]
         latent = None if self.latent is None else self.latent[i]
@@ -95,7 +95,7 @@ class Benchmark:
     test : Split
         The units on which effects are judged.
     covariate_names : tuple of str
-        Names of the columns of ``x`` (D,), if they have any.
+        Names of the D columns of ``x``; empty if the columns have no names.
 
     Examples
     --------
@@ -128,9 +128,10 @@ class Benchmark:
         propensity: ArrayLike | None = None,
         name: str = "custom",
     ) -> Benchmark:
-        """Return your own data as a benchmark.
+        """Return your own data as a benchmark, split at random into pool, validation and test.
 
-        The splits are those of scikit-learn's ``train_test_split`` with ``random_state=seed``, as in the paper.
+        The splits are those of scikit-learn's ``train_test_split`` with ``random_state=seed``, as in the paper. The
+        test split is drawn first.
 
         Parameters
         ----------
@@ -139,7 +140,7 @@ class Benchmark:
         t : (N,)
             The arm of each unit, 0 or 1.
         y : (N,)
-            Outcomes under these arms.
+            The outcome of each unit under its arm.
         mu0, mu1 : (N,)
             Expected outcomes without and with treatment.
         seed : int
@@ -160,7 +161,8 @@ class Benchmark:
         Raises
         ------
         InputError
-            If there are fewer than ten units, an array does not fit, or the pool lacks an arm.
+            If there are fewer than ten units, a share is not between 0 and 1, or the pool lacks an arm. Also if an
+            array has another length, or a value that is missing or infinite.
 
         Examples
         --------
@@ -202,16 +204,16 @@ check_options, version = _REGISTRY.check_options, _REGISTRY.version
 
 
 def load(name: str, seed: int = 0, **options: Any) -> Benchmark:
-    """Return one realisation of a data set.
+    """Return one realisation of a data set, drawn anew at each call.
 
     Parameters
     ----------
     name : str
         One of ``datasets.names()``.
     seed : int
-        The same seed returns the same data.
+        At least 0. The same seed returns the same data.
     **options
-        Keyword arguments of the function of the data set.
+        Keyword arguments of the data set's own function, such as ``pool`` of :func:`synthetic`.
 
     Returns
     -------
@@ -220,7 +222,7 @@ def load(name: str, seed: int = 0, **options: Any) -> Benchmark:
     Raises
     ------
     InputError
-        If there is no such data set, or it has no such option.
+        If there is no such data set, the data set has no such option, or the seed is negative.
 
     Examples
     --------

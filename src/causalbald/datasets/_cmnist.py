@@ -70,7 +70,7 @@ def cmnist(
     Raises
     ------
     InputError
-        If an option or a file cannot be used.
+        If an option is out of its range, a file is missing or damaged, or the pool would lack an arm.
     DownloadError
         If the files cannot be downloaded.
 
@@ -100,7 +100,8 @@ def cmnist(
 class Digits:
     """The images (N, 28, 28) of a file as bytes, their digits (N,), and their places (N,) in [0, 10].
 
-    The whole part of a place is the digit, the fraction is the clipped intensity of the image among its digit.
+    The place of an image is its digit plus a number from 0 to 1: its mean intensity among the images of that digit,
+    standardised, clipped to ±1.4 and scaled.
     """
 
     images: AnyArray
@@ -110,7 +111,11 @@ class Digits:
 
 @cache
 def read_digits(folder: Path) -> tuple[Digits, Digits]:
-    """Return the training and the test digits of the MNIST files in ``folder``, read once per process."""
+    """Return the training and the test digits of the MNIST files in ``folder``, read once per process.
+
+    All callers share the arrays: do not change them. Raises InputError if a file is missing or damaged, if images and
+    labels do not fit together, or if the training files lack two different images of a digit.
+    """
     images = {kind: _read_idx(_download.find(folder, f"{kind}-images-idx3-ubyte"), 3) for kind in ("train", "t10k")}
     labels = {kind: _read_idx(_download.find(folder, f"{kind}-labels-idx1-ubyte"), 1) for kind in ("train", "t10k")}
     for kind in ("train", "t10k"):
@@ -126,7 +131,7 @@ def read_digits(folder: Path) -> tuple[Digits, Digits]:
     mean, sd = (np.array([f(values) for values in by_digit]) for f in (np.mean, np.std))
 
     def digits(kind: str) -> Digits:
-        """Return the digits of a file, standardised by the training images."""
+        """Return the images of the "train" or "t10k" files, with places by the intensities of the training images."""
         digit = labels[kind].astype(np.intp)
         standard = (intensity[kind] - mean[digit]) / sd[digit]
         intensities = (np.clip(standard, -MAX_INTENSITY, MAX_INTENSITY) + MAX_INTENSITY) / (2 * MAX_INTENSITY)
@@ -136,7 +141,10 @@ def read_digits(folder: Path) -> tuple[Digits, Digits]:
 
 
 def _read_idx(path: Path, dimensions: int) -> AnyArray:
-    """Return the bytes of an MNIST (idx) file as a read-only array; raise InputError if the file is damaged."""
+    """Return the bytes of an MNIST (idx) file as a read-only array with that many ``dimensions``.
+
+    A name that ends with .gz is unzipped. Raises InputError if the file cannot be read, is damaged or is no such file.
+    """
     try:
         content = path.read_bytes()
         raw = gzip.decompress(content) if path.suffix == ".gz" else content
@@ -156,7 +164,10 @@ def _read_idx(path: Path, dimensions: int) -> AnyArray:
 
 
 def _chosen_rows(digit: Positions, fraction: float, rng: np.random.Generator) -> Positions:
-    """Return a fraction of the rows of each digit, in random order; a larger fraction adds rows to a smaller one."""
+    """Return a fraction of the rows of each digit, at least one, with all digits mixed in random order.
+
+    With the same random state, the rows of a smaller fraction are among the rows of a larger one.
+    """
     order = rng.permutation(len(digit))
     is_chosen = np.zeros(len(digit), dtype=bool)
     for c in range(10):
@@ -167,7 +178,10 @@ def _chosen_rows(digit: Positions, fraction: float, rng: np.random.Generator) ->
 
 
 def _shrunk_sizes(pool: int, validation: int, available: int) -> tuple[int, int]:
-    """Return the sizes of pool and validation, shrunk in proportion if fewer images are available."""
+    """Return the sizes of pool and validation, shrunk in proportion if fewer images are available.
+
+    Shrunk sizes together take all images, and each is at least 1. At least two images must be available.
+    """
     if pool + validation <= available:
         return pool, validation
     shrunk = min(max(1, round(available * pool / (pool + validation))), available - 1)
@@ -175,7 +189,10 @@ def _shrunk_sizes(pool: int, validation: int, available: int) -> tuple[int, int]
 
 
 def _simulate(digits: Digits, domain: float, sigma: float, rng: np.random.Generator) -> Split:
-    """Return all images of a file with simulated arms and outcomes; the pixels are the bytes of the file, uncopied."""
+    """Return all images of a file with simulated arms and outcomes, and with phi as ``latent``; see :func:`cmnist`.
+
+    ``x`` of the split (N, 1, 28, 28) is a view of the bytes of the file, not yet standardised.
+    """
     phi = domain * (digits.place / 5 - 1)
     propensity = expit(2 * phi + 0.5)
     t = (rng.random(len(phi)) < propensity).astype(np.intp)
@@ -185,7 +202,7 @@ def _simulate(digits: Digits, domain: float, sigma: float, rng: np.random.Genera
 
 
 def _standardised(split: Split) -> Split:
-    """Return a split whose bytes v became pixels (v/255 - 0.1307)/0.3081 as float32."""
+    """Return a copy of a split in which each byte v of an image became the float32 pixel (v/255 - 0.1307)/0.3081."""
     pixels = split.x.astype(np.float32)
     pixels -= 255 * PIXEL_MEAN
     pixels /= 255 * PIXEL_SD

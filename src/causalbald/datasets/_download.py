@@ -53,7 +53,10 @@ def locate(data_dir: str | PathLike[str] | None = None) -> Path:
 
 
 def find(folder: Path, name: str) -> Path:
-    """Return the path of a file in a folder, zipped (``.gz``) or not; raise InputError if it is not there."""
+    """Return the path of the file ``name`` in a folder: the zipped file (``.gz``) if there is one, else the plain one.
+
+    Raises InputError if there is neither. Called by ``_cmnist.read_digits``.
+    """
     for path in (folder / f"{name}.gz", folder / name):
         if path.is_file():
             return path
@@ -64,7 +67,10 @@ def find(folder: Path, name: str) -> Path:
 
 
 def _download() -> Path:
-    """Return the folder of the user's cache, with all four files; raise DownloadError if one cannot be fetched."""
+    """Return the folder of the user's cache, after downloading the files that it lacks or that are damaged.
+
+    The checksum of every file is compared. Raises DownloadError if a file cannot be fetched or has another checksum.
+    """
     import pooch
 
     folder = Path(pooch.os_cache("causalbald"))
@@ -88,13 +94,14 @@ def _download() -> Path:
 
 
 def _why(error: OSError) -> str:
+    """Return the cause of a failed download in a few words: the server's HTTP status, else the kind of error."""
     response = getattr(error, "response", None)
     return f"HTTP status {response.status_code}" if response is not None else type(error).__name__
 
 
 @contextmanager
 def _silenced(logger: logging.Logger) -> Iterator[None]:
-    """Keep pooch from writing to stderr: our log and our errors say the same."""
+    """Silence pooch's ``logger`` inside the block: our own log and errors say the same."""
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:

@@ -64,10 +64,10 @@ def ihdp(seed: int = 0) -> Benchmark:
 
 @register("ihdp-cov")
 def ihdp_cov(seed: int = 0) -> Benchmark:
-    """IHDP with a covariate shift: pool and validation have children of married mothers only, test has all.
+    """IHDP with a covariate shift: pool and validation have children of married mothers only, test has all children.
 
-    Otherwise the data are those of :func:`ihdp` for the same seed, without the covariate ``b.marr``: whether the mother
-    is married.
+    The covariate ``b.marr``, whether the mother is married, is left out of all splits. Otherwise the data are those of
+    :func:`ihdp` for the same seed.
 
     Parameters
     ----------
@@ -88,9 +88,11 @@ def ihdp_cov(seed: int = 0) -> Benchmark:
     married = benchmark.covariate_names.index("b.marr")
 
     def hide(split: Split) -> Split:
+        """Return a split without the covariate ``b.marr``."""
         return replace(split, x=np.delete(split.x, married, axis=1))
 
     def shift(split: Split) -> Split:
+        """Return the children of married mothers, without the covariate ``b.marr``."""
         return hide(split.take(np.flatnonzero(split.x[:, married] == 1)))
 
     names = tuple(name for name in benchmark.covariate_names if name != "b.marr")

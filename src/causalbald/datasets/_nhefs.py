@@ -23,7 +23,7 @@ def load_nhefs(outcomes: bool = False) -> pd.DataFrame:
     Parameters
     ----------
     outcomes : bool
-        Whether the table has the outcomes.
+        Whether the table has the column of outcomes. By default it has none, as before a study.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def load_nhefs(outcomes: bool = False) -> pd.DataFrame:
 
 
 def follow_up(ids: Iterable[object]) -> pd.DataFrame:
-    """Look up what the visit of 1982 found.
+    """Return the weight changes of some people, which the visit of 1982 found.
 
     Parameters
     ----------

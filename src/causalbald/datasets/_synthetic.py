@@ -14,7 +14,7 @@ from causalbald.errors import InputError
 
 
 def response(x: Array, t: int) -> Array:
-    """Return the expected outcomes (N,) of arm ``t`` at covariates (N,).
+    """Return the expected outcomes (N,) of units with covariates x (N,) under arm ``t``, 0 or 1.
 
     mu_t(x) = (2t - 1) x + (2t - 1) - 2 sin(2 (2t - 1) x) + 2 (1 + 0.5 x), as in Jesson et al. (2021), after Kallus et
     al. (2019).
@@ -40,7 +40,7 @@ def synthetic(
     Parameters
     ----------
     seed : int
-        Pool, validation and test come from seeds ``seed``, ``seed + 1`` and ``seed + 2``.
+        Pool, validation and test are drawn with the seeds ``seed``, ``seed + 1`` and ``seed + 2``.
     pool, validation, test : int
         Numbers of units.
     beta : float
@@ -57,7 +57,7 @@ def synthetic(
     Raises
     ------
     InputError
-        If an option cannot be used.
+        If a number is out of its range, or ``bimodal`` is not True or False.
 
     Examples
     --------
@@ -76,12 +76,15 @@ def synthetic(
 
 @register("synthetic-bimodal")
 def synthetic_bimodal(seed: int = 0) -> Benchmark:
-    """The synthetic data with covariates from two modes far apart: few units are where the arms overlap."""
+    """The synthetic data with covariates from two modes far apart: few units are where the arms overlap.
+
+    This is :func:`synthetic` with ``bimodal=True``. Its other options keep their defaults.
+    """
     return replace(synthetic(seed, bimodal=True), name="synthetic-bimodal")
 
 
 def _draw(rng: np.random.Generator, n: int, beta: float, sigma: float, bimodal: bool) -> Split:
-    """Return ``n`` units with simulated arms and outcomes."""
+    """Return ``n`` units with simulated arms and outcomes; the options are those of :func:`synthetic`."""
     x = rng.normal(size=n)
     if bimodal:
         x = 0.7 * x + rng.choice([-2.0, 2.0], size=n)

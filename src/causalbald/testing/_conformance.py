@@ -169,12 +169,16 @@ def check_model(model: CateEstimator) -> None:
 
 
 def check_dataset(name: str) -> None:
-    """Check shapes, that a seed repeats and another differs, and that outcomes belong to their arms.
+    """Check the splits of a registered data set, loaded with the seeds 0 (twice) and 1.
+
+    Each split must have one finite value per unit for ``t``, ``y``, ``mu0`` and ``mu1``, as many rows of ``x``, and
+    both arms. In each split, the outcome minus the expected outcome of the unit's arm must average about 0: within five
+    standard errors. Outcomes of the pool must be the same for the same seed, and differ for another seed.
 
     Parameters
     ----------
     name : str
-        A registered data set.
+        One of ``datasets.names()``.
 
     Raises
     ------
