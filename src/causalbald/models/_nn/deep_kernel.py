@@ -22,11 +22,11 @@ _LEAST_NOISE = 1e-4
 
 
 class DeepKernel(nn.Module):
-    """M deep kernels with a mean and a noise variance per arm, for standardised outcomes.
+    """M deep kernels with a prior mean and a noise variance per arm, for standardised outcomes.
 
     With features z(x), arm t, lengthscale l and variance v, the kernel of two units is
-    v κ((|z(x) - z(x')|² + (w t - w t')²) / l²), where κ is one of ``KERNELS`` and w is the treatment's feature. The
-    parameters' names are those of saved models.
+    v κ((|z(x) - z(x')|² + (w t - w t')²) / l²). κ is one of ``KERNELS``, and w is the feature of a treated unit; a
+    control has the feature 0. Do not rename the parameters: saved models contain their names.
     """
 
     def __init__(
@@ -37,6 +37,11 @@ class DeepKernel(nn.Module):
         kernel: str,
         custom: nn.Module | None = None,
     ) -> None:
+        """Make a kernel for each of ``streams``, for units with covariates of this ``shape``.
+
+        ``kernel`` is a name in ``KERNELS``. ``custom`` is the user's own encoder; without it, the encoder follows from
+        ``architecture``. Raises InputError if ``custom`` is no module, or does not return features (n, F).
+        """
         super().__init__()
         self.streams, self.kernel_name, members = streams, kernel, len(streams)
         comparing = replace(architecture, compares=True)
@@ -50,7 +55,10 @@ class DeepKernel(nn.Module):
 
     @torch.no_grad()
     def initialise(self, x: Tensor) -> None:
-        """Start the lengthscale at the mean distance of the features of x (M, n, ...), the treatment at half of it."""
+        """Set the first lengthscale to the mean distance between the features of x (M, n, ...).
+
+        The treatment's feature starts at half of that distance. The network is in evaluation mode afterwards.
+        """
         self.eval()
         features = self.encoder(x)
         distance = torch.cdist(features, features).mean((1, 2), keepdim=True).clamp_min(1e-6)
@@ -58,7 +66,7 @@ class DeepKernel(nn.Module):
         self.log_treatment.copy_((distance / 2).log())
 
     def features(self, x: Tensor, t: Tensor) -> Tensor:
-        """Return features (M, n, F + 1) of covariates x (M, n, ...) under arms t (M, n)."""
+        """Return features (M, n, F + 1) of covariates x (M, n, ...) under arms t (M, n). The treatment's is last."""
         treatment = t[..., None].to(x) * self.log_treatment.exp()
         return torch.cat([self.encoder(x), treatment], -1)
 
@@ -72,7 +80,7 @@ class DeepKernel(nn.Module):
         return self.means.gather(1, t)
 
     def noise(self, t: Tensor) -> Tensor:
-        """Return the noise variance (M, n) under arms t (M, n)."""
+        """Return the noise variance (M, n) under arms t (M, n), at least ``_LEAST_NOISE``."""
         return (self.log_noise.exp() + _LEAST_NOISE).gather(1, t)
 
     @torch.no_grad()
@@ -92,9 +100,10 @@ class DeepKernel(nn.Module):
 
     @torch.no_grad()
     def encode(self, x: Tensor, chunk: int) -> Tensor:
-        """Return features (M, n, F) of the same units x (n, ...) for every member, ``chunk`` units at a time.
+        """Return features (M, n, F) of the same units x (n, ...) for every member, without the treatment's feature.
 
-        The features are float32 on the CPU, as the network computes them.
+        ``chunk`` units at a time pass through the network, which is in evaluation mode afterwards. The features are
+        float32 on the CPU.
         """
         self.eval()
         device, members = self.means.device, len(self.means)
@@ -104,9 +113,10 @@ class DeepKernel(nn.Module):
 
 @dataclass(frozen=True)
 class MemberKernel:
-    """One member's covariance between units given by their features (n, F), with arms: a ``Process`` of ``_sites``.
+    """The Gaussian process of one member: its prior means, noise, and covariances between units.
 
-    Parameters are in double precision; covariances have the precision of the features.
+    Units are given by their features (n, F) and arms (n,). The parameters are those of ``DeepKernel``, in double
+    precision; covariances have the precision of the features. The methods are those of ``Process`` in ``_sites``.
     """
 
     kernel_name: str
@@ -127,7 +137,10 @@ class MemberKernel:
         return self._covariance(squared_distances(x, z), arm_x, arm_z)
 
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
-        """Return the kernel (K, r, n) between sites u (r, F) with arms (r,) and units z (n, F) under each arm."""
+        """Return the kernel (K, r, n) between sites u (r, F) with arms (r,) and units z (n, F) under each arm.
+
+        Faster than one call of ``kernel`` per arm: both arms share the distances of the features.
+        """
         squared = squared_distances(u / self.lengthscale, z / self.lengthscale)
         kernel = squared.new_empty(ARMS, *squared.shape)
         for a in range(ARMS):
@@ -136,7 +149,10 @@ class MemberKernel:
         return kernel
 
     def with_effects(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
-        """Return the kernel (r, n) between sites u (r, F) with arms (r,) and the effects of units z (n, F)."""
+        """Return the kernel (r, n) between sites u (r, F) with arms (r,) and the effects of units z (n, F).
+
+        The kernel with an effect is the kernel with the treated unit minus the kernel with the same unit as a control.
+        """
         by_arm = self.by_arm(u, arm, z)
         return by_arm[1].sub_(by_arm[0])
 

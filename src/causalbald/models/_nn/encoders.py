@@ -23,9 +23,14 @@ MAX_CACHED_IMAGES = 16
 class Architecture:
     """Size and regularisation of a network, as in the paper's tables.
 
-    ``coefficient`` is the largest gain of a layer; None means no limit. ``compares`` states that images are compared
-    with each other afterwards, as by a kernel. Dropout then removes the same channels from all images of a batch: if
-    it removed other channels from each image, images would differ more by that than by what they show.
+    ``hidden`` is the number of units of a layer; for images, it is eight times the channels of the first stage.
+    ``depth`` is the number of layers or, for images, of stages. ``slope`` is explained in :func:`layers.activation`.
+    ``dropout`` is the share of units that dropout removes. ``coefficient`` is the largest gain of a layer; None means
+    no limit.
+
+    ``compares`` is True if a kernel compares images by their features. Dropout then removes the same channels from all
+    images of a batch. If it removed other channels from each image, images would differ more by that than by what they
+    show.
     """
 
     hidden: int
@@ -48,9 +53,10 @@ class Preactivation(nn.Module):
         return self.dropout(activation(self.slope, x))
 
     def dropout(self, x: Tensor) -> Tensor:
-        """Return x (M, ...) with a share of its entries zeroed while training, and the remaining ones scaled up.
+        """Return x (M, ...) with a share of its entries zeroed and the remaining entries scaled up.
 
-        Not ``torch.nn.Dropout``, which draws from one global stream instead of one stream per member.
+        Outside of training, x is returned as it is. This is not ``torch.nn.Dropout``, which draws from one global
+        stream instead of one stream per member.
         """
         if self.rate == 0.0 or not self.training:
             return x
@@ -59,11 +65,15 @@ class Preactivation(nn.Module):
 
 
 class DenseEncoder(nn.Module):
-    """Input layer, ``depth`` - 1 residual layers of (activation, dropout, linear): (M, n, inputs) to (M, n, hidden)."""
+    """Residual network for tables: (M, n, inputs) to (M, n, hidden).
+
+    A linear layer is followed by ``depth`` - 1 residual layers of activation, dropout and a linear map.
+    """
 
     def __init__(
         self, inputs: int, architecture: Architecture, streams: RandomStreams, *, activate_output: bool
     ) -> None:
+        """Make an encoder of ``inputs`` covariates for each stream; ``activate_output`` adds a last activation."""
         super().__init__()
         self.slope, self.activate_output = architecture.slope, activate_output
         self.preactivate = Preactivation(architecture, streams)
@@ -88,6 +98,10 @@ class ConvolutionalEncoder(nn.Module):
     """
 
     def __init__(self, image: tuple[int, int, int], architecture: Architecture, *, activate_output: bool) -> None:
+        """Make an encoder of images of the size ``image``: channels, height and width.
+
+        Weights come from torch's global random state. ``activate_output`` adds a last activation.
+        """
         super().__init__()
         channels, height, width = image
         self.slope, self.activate_output = architecture.slope, activate_output
@@ -103,14 +117,17 @@ class ConvolutionalEncoder(nn.Module):
         self.blocks = nn.Sequential(*blocks)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return features of images x (n, channels, H, W)."""
+        """Return features (n, outputs) of images x (n, channels, H, W).
+
+        Without gradients, the kernels are normalised once, and ``MAX_CACHED_IMAGES`` images at a time pass through.
+        """
         if self.training or torch.is_grad_enabled():
             return self._features(x)
         with fixed_kernels(self):
             return torch.cat([self._features(part) for part in torch.split(x, MAX_CACHED_IMAGES)])
 
     def _features(self, x: Tensor) -> Tensor:
-        """Return features of a batch of images, all passed through the layers together."""
+        """Return features (n, outputs) of images x (n, channels, H, W), which pass through each layer together."""
         x = self.blocks(self.stem(x.contiguous(memory_format=torch.channels_last))).mean((2, 3))
         return activation(self.slope, x) if self.activate_output else x
 
@@ -121,6 +138,10 @@ class _ResidualBlock(nn.Module):
     def __init__(
         self, inputs: int, outputs: int, image: tuple[int, int], stride: int, architecture: Architecture
     ) -> None:
+        """Make a block from ``inputs`` to ``outputs`` channels for images of this height and width.
+
+        The second convolution and the shortcut have the ``stride``.
+        """
         super().__init__()
         gain = architecture.coefficient
         self.slope, self.dropout, self.compares = architecture.slope, architecture.dropout, architecture.compares
@@ -129,7 +150,7 @@ class _ResidualBlock(nn.Module):
         self.shortcut = Convolution(inputs, outputs, 1, image=image, stride=stride, coefficient=gain)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return images x (n, inputs, H, W) mapped to (n, outputs, H / stride, W / stride)."""
+        """Return images x (n, inputs, H, W) mapped to (n, outputs, H / stride, W / stride), both rounded up."""
         residual = self.second(self._preactivate(self.first(self._preactivate(x))))
         outputs: Tensor = self.shortcut(self._dropout(x)) + residual
         return outputs
@@ -139,21 +160,25 @@ class _ResidualBlock(nn.Module):
         return self._dropout(activation(self.slope, x))
 
     def _dropout(self, x: Tensor) -> Tensor:
-        """Return x with whole channels zeroed while training: the same ones in all images if these are compared."""
+        """Return x with random channels zeroed while training.
+
+        All images lose the same channels if ``Architecture.compares`` is set, else each image loses its own.
+        """
         if self.compares and self.training:
             return x * functional.dropout2d(x.new_ones(1, x.shape[1], 1, 1), self.dropout)
         return functional.dropout2d(x, self.dropout, self.training)
 
 
 class ModulePerMember(nn.Module):
-    """One ordinary module per member, called one after another: x (M, n, ...) to features (M, n, F).
+    """One ordinary module per member: x (M, n, ...) to features (M, n, F). The modules are called one after another.
 
-    For convolutions this is faster on a CPU than one grouped convolution. Parameters below ``each.<m>`` belong to
+    For convolutions this is faster on a CPU than one grouped convolution. Parameters named ``each.<m>...`` belong to
     member m, also in saved models; all other parameters of a network have a leading member axis. Randomness inside a
     module follows that member's stream.
     """
 
     def __init__(self, make: Callable[[], nn.Module], streams: RandomStreams) -> None:
+        """Call ``make`` once per member, with torch's global random state seeded from the member's stream."""
         super().__init__()
         self.streams = streams
         members = []
@@ -164,7 +189,10 @@ class ModulePerMember(nn.Module):
         self.select(range(len(members)))
 
     def select(self, members: Sequence[int]) -> None:
-        """From now on encode for these members only, in this order."""
+        """From now on encode for these members only, in this order; x must then have a row for each of them.
+
+        ``members`` count from 0 among all members, whatever was selected before. Called by :func:`training.train`.
+        """
         self.members = list(members)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -172,7 +200,10 @@ class ModulePerMember(nn.Module):
         return torch.stack([self._features(row, x[row]) for row in range(len(self.members))])
 
     def _features(self, row: int, x: Tensor) -> Tensor:
-        """Return features (n, F) of x (n, ...) by the module in this row of the selected members."""
+        """Return features (n, F) of x (n, ...) by the module of the selected member number ``row``.
+
+        While training, torch's global random state is seeded from the member's stream for this call.
+        """
         encoder = self.each[self.members[row]]
         if not self.training:
             features: Tensor = encoder(x)
@@ -201,7 +232,8 @@ def make_encoder(
     """Return an encoder (M, n, *shape) -> (M, n, F) for units with covariates of this ``shape``.
 
     Each member gets a copy of ``custom``, the user's own module, if there is one. Otherwise tables get a
-    ``DenseEncoder`` and images a ``ConvolutionalEncoder`` per member. Raises InputError if ``custom`` is no module.
+    ``DenseEncoder``, and images a ``ConvolutionalEncoder`` per member. ``activate_output`` adds a last activation to
+    both; it does not change ``custom``. Raises InputError if ``custom`` is no module.
     """
     if custom is not None:
         if not isinstance(custom, nn.Module):
@@ -218,7 +250,8 @@ def make_encoder(
 def feature_width(encoder: nn.Module, shape: tuple[int, ...], members: int) -> int:
     """Return F, the number of features of an encoder for units with covariates of this ``shape``.
 
-    Raises InputError if the encoder, which may be the user's, does not return features (n, F).
+    F is measured by encoding two units of zeros per member. Raises InputError if the encoder, which may be the user's,
+    does not return features (n, F).
     """
     was_training = encoder.training
     features = encoder.eval()(torch.zeros(members, 2, *shape))

@@ -18,7 +18,7 @@ class GaussianMixture:
     """Outcome y ~ Σ_c π_c N(m_c, s_c²), with C components (Bishop, 1994, Mixture Density Networks).
 
     The network's raw outputs (..., 3 C) are C logits of the weights π, C means m, and C numbers that softplus turns
-    into standard deviations s.
+    into standard deviations s. ``_LEAST_SD`` is added to each s.
     """
 
     def __init__(self, components: int) -> None:
@@ -42,7 +42,7 @@ class GaussianMixture:
 
     @staticmethod
     def _components(raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log weights, means and standard deviations, (..., C) each."""
+        """Return log weights, means and standard deviations, (..., C) each, of raw outputs (..., 3 C)."""
         logits, mean, spread = raw.chunk(3, -1)
         return logits.log_softmax(-1), mean, functional.softplus(spread) + _LEAST_SD
 
@@ -59,7 +59,10 @@ class Probit:
         return value
 
     def moments(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the score, and 1: mean and variance of the latent outcome, which is above 0 if the outcome is 1."""
+        """Return the mean and variance, (...) each, of the latent outcome: the score, and 1.
+
+        The outcome is 1 if the latent outcome is above 0.
+        """
         return raw[..., 0], torch.ones_like(raw[..., 0])
 
 

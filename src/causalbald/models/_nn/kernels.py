@@ -17,23 +17,23 @@ _LEAST_SQUARED_DISTANCE = 1e-12
 
 
 def rbf(squared: Tensor) -> Tensor:
-    """Return exp(-d²/2)."""
+    """Return exp(-d²/2) for ``squared`` d²."""
     return torch.exp(-0.5 * squared)
 
 
 def matern12(squared: Tensor) -> Tensor:
-    """Return exp(-d)."""
+    """Return exp(-d) for ``squared`` d²."""
     return torch.exp(-(squared + _LEAST_SQUARED_DISTANCE).sqrt())
 
 
 def matern32(squared: Tensor) -> Tensor:
-    """Return (1 + √3 d) exp(-√3 d)."""
+    """Return (1 + √3 d) exp(-√3 d) for ``squared`` d²."""
     scaled = (3 * squared).add_(_LEAST_SQUARED_DISTANCE).sqrt_()  # √3 d
     return (1 + scaled) * scaled.neg().exp_()
 
 
 def matern52(squared: Tensor) -> Tensor:
-    """Return (1 + √5 d + 5 d²/3) exp(-√5 d)."""
+    """Return (1 + √5 d + 5 d²/3) exp(-√5 d) for ``squared`` d²."""
     scaled = math.sqrt(5) * (squared + _LEAST_SQUARED_DISTANCE).sqrt()  # √5 d
     return (1 + scaled + 5 / 3 * squared) * torch.exp(-scaled)
 
@@ -47,10 +47,10 @@ KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def squared_distances(x: Tensor, z: Tensor) -> Tensor:
-    """Return squared distances (..., n, m) between rows of x (..., n, F) and z (..., m, F).
+    """Return squared distances (..., n, m) between rows of x (..., n, F) and rows of z (..., m, F), never below 0.
 
-    Not torch.cdist, which takes the root: the kernels would square its result again, and its gradient at 0 is not that
-    of the square.
+    This is not torch.cdist, which takes the root. The kernels would square its result again, and the root has another
+    gradient at distance 0 than the square.
     """
     # |x - z|² = |x|² + |z|² - 2 xᵀz loses digits where |x| is much larger than |x - z|: x and z are centred first.
     centre = z.detach().mean(-2, keepdim=True)

@@ -23,15 +23,20 @@ _FIRST_ITERATIONS = 15
 
 
 def activation(slope: float, x: Tensor) -> Tensor:
-    """Return leaky ReLU of x with this slope (0: ReLU), or ELU for a negative slope, as in the paper's tables."""
+    """Return the leaky ReLU of x with this slope for negative x. Slope 0 is ReLU.
+
+    Any negative ``slope`` means ELU, as in the paper's tables.
+    """
     return functional.elu(x) if slope < 0 else functional.leaky_relu(x, slope)
 
 
 class Dense(nn.Module):
     """M linear maps, (M, *stack, n, inputs) to (M, *stack, n, outputs), each divided by max(1, gain / coefficient).
 
-    Not ``torch.nn.utils.parametrizations.spectral_norm``, which divides by the gain even where it is below the
-    coefficient, and knows neither members nor stacks.
+    ``stack`` holds further axes with a map for each place, such as one per arm. The bias is not divided.
+
+    This is not ``torch.nn.utils.parametrizations.spectral_norm``, which divides by the gain even where the gain is
+    below the coefficient, and knows neither members nor stacks.
     """
 
     gain_vector: Tensor  # right singular vector of the largest singular value; saved with the model
@@ -45,6 +50,7 @@ class Dense(nn.Module):
         coefficient: float | None = None,
         stack: Sequence[int] = (),
     ) -> None:
+        """Draw weights and biases of a layer for each stream. ``coefficient`` None means that the gain has no limit."""
         super().__init__()
         bound = 1 / math.sqrt(inputs)
         self.weight = nn.Parameter(streams.uniform((*stack, inputs, outputs), low=-bound, high=bound))
@@ -56,7 +62,11 @@ class Dense(nn.Module):
                 self.gain()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x (M, *stack, n, inputs) mapped; a stack axis that is missing or 1 is shared."""
+        """Return x (M, *stack, n, inputs) mapped to (M, *stack, n, outputs).
+
+        A stack axis of length 1 in x is shared: all maps along the axis get the same x. While training, the gain is
+        updated by one power iteration.
+        """
         mapped = x @ self.weight
         if self.coefficient is None:
             return mapped + self.bias
@@ -67,9 +77,10 @@ class Dense(nn.Module):
         return torch.addcmul(self.bias, mapped, excess.clamp_min(1.0).reciprocal())
 
     def gain(self) -> Tensor:
-        """Return the largest singular values, (M, *stack, 1, 1), after one more power iteration while training.
+        """Return estimates of the largest singular values, (M, *stack, 1, 1).
 
-        The gradient flows through the weight alone, not through the singular vectors.
+        While training, each call first improves ``gain_vector`` in place by one power iteration. The gradient flows
+        through the weight alone, not through the singular vectors.
         """
         # u = W v / |W v|, then v = Wᵀ u / |Wᵀ u|, then σ = uᵀ W v. Vectors are multiplied as rows: batched products of
         # matrices with columns take ten times as long.
@@ -100,6 +111,10 @@ class Convolution(nn.Conv2d):
         stride: int = 1,
         coefficient: float | None = None,
     ) -> None:
+        """Make a convolution for images of this height and width. ``kernel`` is the side of the kernel.
+
+        Weights come from torch's global random state. ``coefficient`` None means that the gain has no limit.
+        """
         super().__init__(inputs, outputs, kernel, stride=stride, padding=kernel // 2)
         self.coefficient = coefficient
         self.fixed: Tensor | None = None
@@ -109,11 +124,15 @@ class Convolution(nn.Conv2d):
                 self._iterate()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x (n, inputs, H, W) mapped to (n, outputs, H / stride, W / stride)."""
+        """Return x (n, inputs, H, W) mapped to (n, outputs, H / stride, W / stride), both rounded up."""
         return functional.conv2d(x, self.normalised(), self.bias, self.stride, self.padding)
 
     def normalised(self) -> Tensor:
-        """Return the kernel that is applied, after one more power iteration while training."""
+        """Return the kernel that ``forward`` applies: the weight divided by max(1, gain / coefficient).
+
+        While training, the gain is first updated by one power iteration. Within :func:`fixed_kernels`, the kernel that
+        was computed at its beginning is returned.
+        """
         if self.coefficient is None:
             return self.weight
         if self.fixed is not None:
@@ -130,7 +149,7 @@ class Convolution(nn.Conv2d):
 
     @torch.no_grad()
     def _iterate(self) -> None:
-        """Do one power iteration on ``gain_image``: v = Wᵀ u / |Wᵀ u|, u = W v / |W v|."""
+        """Improve ``gain_image`` v in place by one power iteration: u = W v / |W v|, then v = Wᵀ u / |Wᵀ u|."""
         left_image, size = _unit_image(self._map(self.gain_image)), list(self.gain_image.shape)
         # The transpose of a convolution is the gradient with respect to its input.
         back: Tensor = conv2d_input(size, self.weight, left_image, self.stride, self.padding)  # type: ignore[no-untyped-call]
@@ -139,7 +158,10 @@ class Convolution(nn.Conv2d):
 
 @contextmanager
 def fixed_kernels(network: nn.Module) -> Iterator[None]:
-    """Normalise each kernel of a network once, not for every batch; inside, weights must not change."""
+    """Within the context, each convolution of a network keeps the kernel that it has at the beginning.
+
+    So kernels are normalised once, not for every batch. The weights must not change within the context.
+    """
     convolutions = [layer for layer in network.modules() if isinstance(layer, Convolution)]
     for layer in convolutions:
         layer.fixed = layer.normalised()
@@ -156,6 +178,6 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _unit_image(x: Tensor) -> Tensor:
-    """Return an image divided by its length."""
+    """Return an image divided by its length, the root of the sum of its squared pixels."""
     length: Tensor = x.norm().clamp_min(1e-12)
     return x / length

@@ -26,7 +26,7 @@ class LabelTensors:
         return len(self.y)
 
     def take(self, rows: Tensor) -> LabelTensors:
-        """Return the labels at ``rows``: an index of any shape, whose shape replaces (n,)."""
+        """Return the labels at ``rows``. If ``rows`` is (M, v), then t and y are (M, v), and x is (M, v, ...)."""
         return LabelTensors(self.x[rows], self.t[rows], self.y[rows])
 
 
@@ -46,15 +46,21 @@ class MemberRows:
 
     @classmethod
     def padded(cls, rows_of_members: Sequence[Positions], device: torch.device) -> MemberRows:
-        """Return the rows of each member, padded to the length of the longest by repeating them."""
+        """Return the rows of each member, on ``device``.
+
+        A member with fewer rows than the longest repeats its rows as padding. Every member needs at least one row.
+        """
         longest = max(len(rows) for rows in rows_of_members)
         index = np.stack([np.resize(rows, longest) for rows in rows_of_members])
         mask = np.stack([np.arange(longest) < len(rows) for rows in rows_of_members])
         return cls(torch.as_tensor(index, device=device), torch.as_tensor(mask, dtype=torch.float32, device=device))
 
     def draw_columns(self, limit: int, rng: np.random.Generator) -> Positions:
-        """Return columns of ``index`` with at most ``limit`` rows of each member, at random; all if none has more."""
-        # Columns are drawn from those that are no padding for any member.
+        """Return sorted random columns of ``index``: all columns if no member has more than ``limit`` rows.
+
+        Otherwise there are ``limit`` columns, or fewer if a member has fewer rows, and none is padding for any member.
+        """
+        # min(lengths) is the number of columns without padding.
         longest = self.index.shape[1]
         return np.arange(longest) if longest <= limit else np.sort(rng.permutation(min(self.lengths))[:limit])
 
@@ -63,7 +69,7 @@ class MemberRows:
         return MemberRows(self.index[m : m + 1, : self.lengths[m]], self.mask[m : m + 1, : self.lengths[m]])
 
     def of_members(self, members: Sequence[int]) -> MemberRows:
-        """Return the rows of some members."""
+        """Return the rows of these members, in this order, with their padding."""
         return MemberRows(self.index[members], self.mask[members])
 
     def take_columns(self, columns: Positions) -> MemberRows:
@@ -82,9 +88,10 @@ class MemberRows:
 
 @dataclass
 class MemberLabels:
-    """Rows of ``labels`` that each member trains on, and rows of ``stop_labels`` that decide when it stops.
+    """The labels on which each member trains, and the held-out labels that decide when the member stops.
 
-    The two sets may be the same labels, of which each member holds out a share. With ``stop_rows`` None, nothing is
+    ``rows`` are each member's rows of ``labels``, and ``stop_rows`` its rows of ``stop_labels``. ``labels`` and
+    ``stop_labels`` may be the same set, of which each member holds out a share. With ``stop_rows`` None, nothing is
     held out. :func:`training.train` calls ``select`` when members stop.
     """
 
@@ -98,17 +105,20 @@ class MemberLabels:
 
     @classmethod
     def of_all(cls, labels: LabelTensors, members: int) -> MemberLabels:
-        """Return what lets every member train on all labels, with nothing held out."""
+        """Return a set in which every member trains on all labels, and nothing is held out."""
         rows = MemberRows.padded([np.arange(len(labels))] * members, labels.y.device)
         return cls(labels, rows, labels, None)
 
     def of_member(self, m: int) -> MemberLabels:
-        """Return the labels of one member alone."""
+        """Return a new set with member m alone, counted among the members that are selected now."""
         stop_rows = None if self.stop_rows is None else self.stop_rows.of_member(m)
         return MemberLabels(self.labels, self.rows.of_member(m), self.stop_labels, stop_rows)
 
     def select(self, members: Sequence[int]) -> None:
-        """From now on return labels of these members only, in this order."""
+        """From now on return labels of these members only, in this order. Changes ``rows`` and ``stop_rows``.
+
+        ``members`` count from 0 among all members, whatever was selected before.
+        """
         rows, stop_rows = self._rows_of_all
         self.rows, self.stop_rows = (
             rows.of_members(members),
@@ -118,8 +128,9 @@ class MemberLabels:
     def stop_score(self, prepare: Callable[[], LabelScore], chunk: int) -> Callable[[], Tensor] | None:
         """Return a function () -> (M,), the mean score of the labels that each member holds out.
 
-        Returns None if nothing is held out. Each call asks ``prepare`` for the score of the network as it is then, and
-        passes ``chunk`` labels of each member at a time to that score. :func:`training.train` calls the function.
+        Returns None if nothing is held out. :func:`training.train` calls the returned function. Each call asks
+        ``prepare`` for the score of the network at that time. At most ``chunk`` labels of each selected member at a
+        time are passed to that score.
         """
         if self.stop_rows is None:
             return None
@@ -136,8 +147,8 @@ class MemberLabels:
     def batch(self, streams: RandomStreams, size: int, *, repeat: bool) -> LabelTensors:
         """Return random training labels of each member, (M, size).
 
-        With ``repeat`` a label can occur more than once. Without, the batch is no longer than the shortest training
-        set of all members, including the members that have stopped: a member's batches do not depend on the others.
+        With ``repeat``, a label can occur more than once. Without it, the batch is at most as long as the shortest
+        training set. The sets of members that have stopped count too: which members are left changes no batch.
         """
         lengths = self.rows.lengths
         if repeat:

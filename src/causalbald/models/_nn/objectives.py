@@ -25,13 +25,13 @@ _QUADRATURE_POINTS, _QUADRATURE_WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 
 @dataclass(frozen=True, eq=False)
 class BatchEvidence:
-    """Log evidence of random batches: the process is integrated out exactly, and only the kernel is learned.
+    """Log evidence of random batches: the process is integrated out exactly. Kernel, mean and noise are learned.
 
-    With K the kernel between the labels of a batch, N their noise and m the prior mean, the evidence is
-    log N(y; m, K + N) (Rasmussen and Williams, 2006, equation 2.30). A new batch in each step, without repetition,
-    keeps the encoder from fitting the labels one by one; the evidence of all labels at once rewards that.
+    With K the kernel between the labels of a batch, N the diagonal matrix of their noise variances and m their prior
+    mean, the evidence is log N(y; m, K + N) (Rasmussen and Williams, 2006, equation 2.30). Each step takes a new batch
+    without repetition. The evidence of all labels at once would reward an encoder that fits the labels one by one.
 
-    ``batch_size`` None means all labels. ``condition_on`` are the columns of each member's training rows from which
+    ``batch_size`` None means all labels. ``condition_on`` are the columns of ``member_labels.rows`` from whose labels
     held-out labels are predicted. ``chunk`` labels of each member pass through the network together.
     """
 
@@ -51,9 +51,11 @@ class BatchEvidence:
 
     @torch.no_grad()
     def stop_score(self) -> LabelScore:
-        """Return a function: the expected log-likelihood of held-out labels (M, v), given those of ``condition_on``.
+        """Return a function that scores held-out labels (M, v) by their expected log-likelihood, (M, v).
 
-        The function uses the network as it is now. Called at each look at the held-out labels.
+        The labels of ``condition_on`` count as measured. The function uses the network as it is now, so that
+        :func:`training.train` needs a new function each time it scores. Raises TrainingError if the covariance of the
+        labels cannot be factorised.
         """
         network, rows = self.network, self.member_labels.rows.take_columns(self.condition_on)
         labels, mask = self.member_labels.labels.take(rows.index), rows.mask.double()
@@ -68,7 +70,7 @@ class BatchEvidence:
         explained = torch.linalg.solve_triangular(root, residual[:, :, None], upper=False)
 
         def score(new: LabelTensors) -> Tensor:
-            """Return the expected log-likelihood (M, v) of labels (M, v)."""
+            """Return E log p(y | f) (M, v) of ``new`` labels (M, v), in double precision."""
             # With k the kernel between labels and a new label, and a = R⁻¹ k:
             # mean m + kᵀ (K + N)⁻¹ (y - m) = m + aᵀ R⁻¹ (y - m), variance k(x, x) - kᵀ (K + N)⁻¹ k = k(x, x) - aᵀ a.
             across = network.covariance(features, network.features(new.x, new.t)).double() * mask[:, :, None]
@@ -81,12 +83,13 @@ class BatchEvidence:
 
 
 class VariationalBound(nn.Module):
-    """The paper's bound with inducing points: for more labels than one batch holds, and for binary outcomes.
+    """The paper's lower bound on the log evidence, with inducing points; also for binary outcomes.
 
     The bound is Σ_i E_q log p(y_i | f_i) - KL(q ‖ p) (Hensman, Matthews and Ghahramani, 2015, Scalable Variational
     Gaussian Process Classification, arXiv:1411.2005; DUE takes the same: van Amersfoort et al., 2021,
-    arXiv:2102.11409). With L = chol K_uu at inducing points u, the belief q about the whitened process L⁻¹ f(u) is
-    N(mean, root rootᵀ), and its prior is N(0, I). The belief is learned along with the points and the kernel.
+    arXiv:2102.11409). u are the inducing points, K_uu is their kernel, and L is the Cholesky factor of K_uu. The belief
+    q about the whitened process L⁻¹ f(u) is N(mean, root rootᵀ), and its prior is N(0, I). The belief is learned along
+    with the points and the kernel.
 
     Variance and noise start at log 2, as in GPyTorch: with less noise and few labels, training often ends at once,
     where noise explains all outcomes.
@@ -95,6 +98,10 @@ class VariationalBound(nn.Module):
     def __init__(
         self, network: DeepKernel, member_labels: MemberLabels, batch_size: int, points: Tensor, *, binary: bool
     ) -> None:
+        """Start with inducing ``points`` (M, m, F + 1) in the space of features, and with the prior as belief.
+
+        Sets variance and noise of ``network`` in place. ``batch_size`` labels of each member are drawn in a step.
+        """
         super().__init__()
         members, inducing, _ = points.shape
         with torch.no_grad():
@@ -114,11 +121,11 @@ class VariationalBound(nn.Module):
         return self.divergence() / n_labels - self.expected_log_likelihood(batch).mean(1)
 
     def stop_score(self) -> LabelScore:
-        """Return the function that scores held-out labels (M, v): their expected log-likelihood."""
+        """Return ``expected_log_likelihood``, by which held-out labels (M, v) are scored."""
         return self.expected_log_likelihood
 
     def expected_log_likelihood(self, labels: LabelTensors) -> Tensor:
-        """Return E_q log p(y_i | f_i) for each label, (M, n)."""
+        """Return E_q log p(y_i | f_i) for each label i, (M, n). If y is binary, f_i is its latent score."""
         mean, variance = self._moments(self.network.features(labels.x, labels.t))
         mean = mean + self.network.mean(labels.t)
         if self.binary:
@@ -160,7 +167,7 @@ class VariationalBound(nn.Module):
 
 
 def gaussian_expectation(y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
-    """Return E log N(y; f, noise) for f ~ N(mean, variance), elementwise."""
+    """Return E log N(y; f, noise) for f ~ N(mean, variance), elementwise; ``noise`` is a variance."""
     # E (y - f)² = (y - mean)² + variance
     return -0.5 * (_LOG_2PI + noise.log() + ((y - mean).square() + variance) / noise)
 

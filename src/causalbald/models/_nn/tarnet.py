@@ -27,6 +27,11 @@ class Tarnet(nn.Module):
         outputs: int,
         custom: nn.Module | None = None,
     ) -> None:
+        """Make a TARNet for each stream, for units with covariates of this ``shape``.
+
+        ``outputs`` is the number of raw outputs of the head of each arm. ``custom`` is the user's own encoder, if any.
+        Raises InputError if ``custom`` is no module, or does not return features (n, F).
+        """
         super().__init__()
         self.preactivate = Preactivation(architecture, streams)
         self.encoder = make_encoder(shape, architecture, streams, activate_output=False, custom=custom)
@@ -38,7 +43,7 @@ class Tarnet(nn.Module):
         self.head = Dense(narrow, outputs, streams, stack=(ARMS,))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the head's raw outputs (M, K, n, outputs) under each arm for covariates x (M, n, ...)."""
+        """Return the heads' raw outputs (M, K, n, outputs) under each of K arms for covariates x (M, n, ...)."""
         # Features z are shared; each arm adds W_0 z + W_1 a(z), then W_2 a(·), then its head on a(·), a the activation.
         features = self.encoder(x)[:, None]
         branch = self.shortcut(self.preactivate.dropout(features)) + self.first(self.preactivate(features))
@@ -54,16 +59,20 @@ class Tarnet(nn.Module):
 
 
 class TreatmentAsInput(nn.Module):
-    """M residual networks on (x, t) with a head: what the paper uses for a single covariate."""
+    """M residual networks with one head each, whose inputs are the covariates x and the arm t.
+
+    The paper uses them for a single covariate.
+    """
 
     def __init__(self, inputs: int, architecture: Architecture, streams: RandomStreams, outputs: int) -> None:
+        """Make a network for each stream, for ``inputs`` covariates; its head has ``outputs`` raw outputs."""
         super().__init__()
         self.preactivate = Preactivation(architecture, streams)
         self.encoder = DenseEncoder(inputs + 1, architecture, streams, activate_output=True)
         self.head = Dense(architecture.hidden, outputs, streams)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the head's raw outputs (M, K, n, outputs) under each arm for covariates x (M, n, inputs)."""
+        """Return the head's raw outputs (M, K, n, outputs) under each of K arms for covariates x (M, n, inputs)."""
         arms = [torch.full(x.shape[:2], arm, device=x.device) for arm in range(ARMS)]
         return torch.stack([self.under_arms(x, t) for t in arms], 1)
 

@@ -28,8 +28,9 @@ _OWNER = re.compile(r"(?:^|\.)each\.(\d+)\.")
 class Schedule:
     """How long to train.
 
-    Training ends after ``max_steps``. The held-out labels are scored after each ``every`` steps; a member stops after
-    ``patience`` scores no better than its best. The learning rate rises over the first ``warm_up`` steps.
+    Training ends after ``max_steps``. The held-out labels are scored after every ``every`` steps. A member stops after
+    ``patience`` scores in a row that are no better than its best. The learning rate rises in equal parts over the first
+    ``warm_up`` steps; 1 means the full rate from the first step.
     """
 
     max_steps: int
@@ -39,10 +40,10 @@ class Schedule:
 
 
 def adam(network: nn.Module, decayed: nn.Module, rate: float, *, decay: float, gain: float = 1.0) -> torch.optim.Adam:
-    """Return Adam for the parameters of ``network``.
+    """Return an Adam optimiser for the parameters of ``network``.
 
-    Those of its part ``decayed`` get the learning rate ``rate`` and weight decay; the remaining ones get ``gain`` times
-    the rate, and no decay.
+    The parameters of its part ``decayed`` get the learning rate ``rate`` and the weight decay ``decay``. The remaining
+    parameters get ``gain`` times the rate, and no weight decay. ``decayed`` may be the whole network.
     """
     decayed_ids = {id(p) for p in decayed.parameters()}
     undecayed = [p for p in network.parameters() if id(p) not in decayed_ids]
@@ -57,7 +58,7 @@ class PerMember(Protocol):
     """Something with a part for each member, such as random streams; it can return the parts of some members only."""
 
     def select(self, members: Sequence[int]) -> None:
-        """From now on return the parts of these members only, in this order."""
+        """From now on return the parts of these members only, in this order; they count among all members."""
 
 
 def train(
@@ -81,11 +82,12 @@ def train(
     schedule : Schedule
         How long to train.
     stop_score : callable, optional
-        () -> (M,), larger is better. Each member gets back the weights with which it scored best. Without it,
-        all members are trained for ``max_steps``.
+        () -> (M,), larger is better. Each member gets back the weights with which it scored best. By default, all
+        members are trained for ``max_steps`` and keep their last weights.
     per_member : sequence
-        What ``loss`` and ``stop_score`` use that has a part for each member. When members stop, ``select`` is called
-        with the remaining ones, and at the end with all.
+        Things with a part for each member that ``loss`` and ``stop_score`` use. When members stop, ``select`` is called
+        with the remaining members, and at the end with all members. Encoders with a module per member are found in
+        ``network``.
 
     Returns
     -------
@@ -95,7 +97,7 @@ def train(
     Raises
     ------
     TrainingError
-        If a member never had a finite score.
+        If a member's best score is not finite.
     """
     best = _BestWeights(network, optimiser, schedule.patience, per_member)
     rates = [group["lr"] for group in optimiser.param_groups]
@@ -124,6 +126,7 @@ class _BestWeights:
     def __init__(
         self, network: nn.Module, optimiser: torch.optim.Optimizer, patience: int, per_member: Sequence[PerMember]
     ) -> None:
+        """Start without scores and members. The first ``update`` says how many members there are."""
         self._network, self._optimiser, self._patience = network, optimiser, patience
         self._per_member = [*per_member, *(m for m in network.modules() if isinstance(m, ModulePerMember))]
         self._weights = {name: value.clone() for name, value in network.state_dict().items()}
@@ -133,9 +136,11 @@ class _BestWeights:
         self.members: list[int] = []
 
     def update(self, step: int, scores: Tensor) -> None:
-        """Keep the weights of members that score better than before; drop members that have not for too long.
+        """Copy the weights of members that score better than before, and drop members that have stopped.
 
-        ``scores`` has one value for each of ``members``, before any is dropped.
+        A member stops after ``patience`` scores in a row that are no better than its best; NaN is never better. Its
+        rows leave the network and the optimiser, except if no member is left. ``scores`` has one value for each of
+        ``members``.
         """
         if not self.steps:
             n = len(scores)
@@ -159,7 +164,10 @@ class _BestWeights:
         self.members = remaining
 
     def _shrink_to(self, remaining: list[int]) -> None:
-        """Drop the rows of all other members from the parameters and from the optimiser's state."""
+        """Drop the rows of all other members, in place: from parameters, buffers and the optimiser's state.
+
+        ``remaining`` must be part of ``members``, which the caller updates afterwards.
+        """
         rows = [self.members.index(m) for m in remaining]
         for name, value in [*self._network.named_parameters(), *self._network.named_buffers()]:
             if _owner(name) is None:
@@ -170,7 +178,7 @@ class _BestWeights:
         self._select(remaining)
 
     def restore(self) -> None:
-        """Give each member its best weights; raise TrainingError if a member never had a finite score."""
+        """Bring back all members, each with its best weights; raise TrainingError if a best score is not finite."""
         if not np.isfinite(self._scores).all():
             raise TrainingError("training found no weights with a finite score: try a smaller learning_rate.")
         for name, value in [*self._network.named_parameters(), *self._network.named_buffers()]:
@@ -185,6 +193,6 @@ class _BestWeights:
 
 
 def _owner(name: str) -> int | None:
-    """Return the member to which a parameter of this name belongs alone, or None."""
+    """Return the member to which a parameter of this name belongs; None if the parameter has a row per member."""
     match = _OWNER.search(name)
     return None if match is None else int(match[1])
