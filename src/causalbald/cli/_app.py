@@ -27,15 +27,15 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 class Program(TyperGroup):
-    """The program, which shows no passwords in its messages and ends an interrupt in one line."""
+    """The commands of ``causalbald`` as one program: its messages show no passwords, and Ctrl-C ends it in one line."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """Return the context of the program's own options; called by typer."""
+        """Return the context with the options that stand before the name of a command. Called by typer."""
         with _passwords_hidden():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; called by typer. An interrupt ends with exit code 130, as shells expect."""
+        """Run the command that was named. Called by typer. Ctrl-C ends it with exit code 130, as shells expect."""
         try:
             with _passwords_hidden():
                 return super().invoke(ctx)
@@ -45,13 +45,13 @@ class Program(TyperGroup):
 
 
 def _without_own_passwords(text: str) -> str:
-    """Return a text without the passwords on this process's command line."""
+    """Return a text with ``***`` in place of every password that stands on this process's command line."""
     return without_passwords(text, sys.argv[1:])
 
 
 @contextmanager
 def _passwords_hidden() -> Iterator[None]:
-    """Hide passwords in the message about a command line that cannot be understood."""
+    """Hide passwords in typer's message about wrong options or arguments, and raise its error again."""
     try:
         yield
     except _UsageError as error:
@@ -71,7 +71,7 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:
-    """Print the version and end; called by typer for --version."""
+    """Print the version and end the program if ``wanted``. Called by typer for --version."""
     if wanted:
         sys.stdout.write(f"causalbald {__version__}\n")
         raise typer.Exit
@@ -89,7 +89,11 @@ def common(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before the name of a command."""
+    """Take the options that stand before the name of a command. Called by typer before the command.
+
+    ``debug`` is kept in the context, where :func:`main` reads it. The files of ``plugin`` are added to those that the
+    environment variable ``PLUGINS_VARIABLE`` names; the registry loads them when a name is first looked up.
+    """
     context.ensure_object(dict)["debug"] = debug
     if plugin:
         earlier = filter(None, [os.environ.get(PLUGINS_VARIABLE)])
@@ -107,7 +111,11 @@ app.add_typer(_figure_commands.app)
 
 
 def main() -> None:
-    """Run the command line. A mistake in the input ends with one line and exit code 1."""
+    """Run the command line. Called by the script ``causalbald`` and by ``python -m causalbald``.
+
+    An error ends the program with exit code 1 and one line on stderr, or with --debug with its traceback. Warnings
+    are one line, too. None of these shows a password of the command line.
+    """
     options: dict[str, bool] = {}
     warnings.formatwarning = lambda message, *_, **__: _without_own_passwords(f"warning: {message}\n")
     try:
@@ -121,7 +129,11 @@ def main() -> None:
 
 
 def _explanation(error: Exception) -> str:
-    """Return in one line what is wrong and what to do about it."""
+    """Return in one line what is wrong and what to do about it. Called by :func:`main`.
+
+    Errors of this package explain themselves. Those of the system get the name of the file. Any other error is a
+    mistake in a plugin or in this package: the line then says which, and how to see the traceback.
+    """
     if isinstance(error, CausalBaldError):
         return str(error)
     if isinstance(error, OSError):

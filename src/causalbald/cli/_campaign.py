@@ -70,7 +70,10 @@ COMMANDS: dict[str, dict[Callable[..., Any], tuple[str, ...]]] = {
 
 
 def _register(command: Callable[..., Any], panel: str, examples: tuple[str, ...]) -> None:
-    """Add a command to ``causalbald campaign``, under a panel of its help and with examples."""
+    """Add a command to ``causalbald campaign``. Its name is that of the function, without a last underscore.
+
+    The command is listed under ``panel`` in the help. ``examples`` are its arguments, as they are typed after its name.
+    """
     name = command.__name__.removesuffix("_")  # import is a word of Python
     lines = [f"causalbald campaign {name} {example}" for example in examples]
     epilog = f"Example: {lines[0]}" if len(lines) == 1 else "\n\n".join(["Examples:", *lines])

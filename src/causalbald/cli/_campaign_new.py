@@ -45,7 +45,11 @@ def new(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the table, but create nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what is shown as JSON.")] = False,
 ) -> None:
-    """Create a campaign from a table, after showing what is in it and whether the arms can be compared."""
+    """Create a campaign from a table, after showing what is in it and whether the arms can be compared.
+
+    At a terminal, the command asks before it creates the campaign, unless --yes or --json is given. A campaign that
+    exists is never replaced.
+    """
     settings = options.of_campaign(pool) | {"budget": budget, "weight": weight}
     check_place(picture)
     if not dry_run:
@@ -70,9 +74,9 @@ def new(
 
 
 def _require_free(study: str) -> None:
-    """Raise CampaignExistsError, before the work, if there is a campaign already.
+    """Raise CampaignExistsError, before the table is read, if ``study`` holds a campaign already.
 
-    Other errors of the storage are left to the creation of the campaign, which explains them.
+    Other errors of the storage are ignored here: creating the campaign meets them again and explains them.
     """
     from causalbald.campaign.storage import open_storage
 
@@ -84,7 +88,11 @@ def _require_free(study: str) -> None:
 
 
 def _create(study: str, prepared: Preparation, *, confirm: bool) -> None:
-    """Create the campaign. With ``confirm``, a person at a terminal is asked first, and may end the command."""
+    """Create the campaign and print the next command.
+
+    With ``confirm``, a person at a terminal is asked first; the answer no creates nothing and ends the command with
+    exit code 1. Without a terminal, nobody is asked.
+    """
     from causalbald.campaign import Campaign
 
     person_is_there = sys.stdin.isatty() and sys.stderr.isatty()
@@ -97,16 +105,16 @@ def _create(study: str, prepared: Preparation, *, confirm: bool) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Comparison:
-    """How the arms of a prepared campaign compare."""
+    """How the arms of a prepared campaign compare; made by :meth:`of`."""
 
     support: Support
     separation: Separation
     balance: pd.DataFrame
-    """Encoded covariates, the worst balanced first."""
+    """A row per encoded covariate, the largest difference between the arms first; see ``balance_table``."""
 
     @classmethod
     def of(cls, prepared: Preparation) -> _Comparison:
-        """Compare the arms."""
+        """Return common support, separation and balance of a prepared campaign's arms."""
         from causalbald.diagnostics import balance_table, common_support, separation
         from causalbald.tables import feature_names
 
@@ -118,7 +126,10 @@ class _Comparison:
 
 
 def _show(prepared: Preparation, comparison: _Comparison, name: str) -> None:
-    """Print for people, before any money is spent, what is in the table and how the arms compare."""
+    """Print to stderr, for people, what is in the table and how the arms compare.
+
+    The questions that the user should answer before the campaign is created come last. ``name`` is the table's file.
+    """
     from causalbald.diagnostics import support_lines
 
     names, sizes, outcome = prepared.settings.arm_names, comparison.support.arm_sizes, prepared.settings.outcome
@@ -142,7 +153,7 @@ def _show(prepared: Preparation, comparison: _Comparison, name: str) -> None:
 
 
 def _show_balance(prepared: Preparation, comparison: _Comparison) -> None:
-    """Print the covariates in which the arms differ most."""
+    """Print how many encoded covariates are flagged as unbalanced, and the worst ``MAX_UNBALANCED_SHOWN`` of them."""
     control, treated = prepared.settings.arm_names
     flagged = comparison.balance[comparison.balance["flagged"]]
     total = len(comparison.balance)
@@ -159,13 +170,13 @@ def _show_balance(prepared: Preparation, comparison: _Comparison) -> None:
 
 
 def _title(text: str) -> None:
-    """Print a heading after an empty line."""
+    """Print an empty line and a bold heading to stderr."""
     stderr.print()
     say(text, style="bold")
 
 
 def _summary(prepared: Preparation, comparison: _Comparison) -> dict[str, Any]:
-    """Return for programs what :func:`_show` prints for people."""
+    """Return for programs, as plain values for JSON, what :func:`_show` prints for people, with all covariates."""
     names, support = prepared.settings.arm_names, comparison.support
     counts = zip(names, support.arm_sizes, support.outside_by_arm, support.unmatched_by_arm, strict=True)
     return {

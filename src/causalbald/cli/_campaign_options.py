@@ -34,7 +34,7 @@ _WRITABLE = (".csv", ".txt", ".parquet", ".pq")
 
 @dataclass(frozen=True, kw_only=True)
 class PeopleOptions:
-    """The people that a command is about: ids, or a table with ids."""
+    """The people that a command is about: ids on the command line, or a table with ids, but not both."""
 
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="ID", help="Ids of people in the pool.", show_default=False)
@@ -44,13 +44,13 @@ class PeopleOptions:
     ] = None
 
     def some_or_all(self) -> list[str] | Path | None:
-        """Return the people, None for everyone."""
+        """Return the ids or the table's path; None if neither is given. BadParameter is raised if both are."""
         if self.ids and self.table:
             raise typer.BadParameter("give IDs or a table, not both.", param_hint="--from")
         return self.table or self.ids or None
 
     def some(self) -> list[str] | Path:
-        """Return the people; raise BadParameter if nobody is named."""
+        """Return the ids or the table's path. BadParameter is raised if neither or both are given."""
         people = self.some_or_all()
         if people is None:
             raise typer.BadParameter("say who: give IDs, or a table with --from.", param_hint="ID")
@@ -62,9 +62,10 @@ class PeopleOptions:
 
 @contextmanager
 def opened(study: str, *, quickly: bool = False) -> Iterator[Campaign]:
-    """Open a campaign that returns Arrow tables, and close it afterwards.
+    """Open a campaign that returns Arrow tables, and close it after the block.
 
-    ``quickly`` is for commands that fit no model: pandas is then not imported.
+    ``quickly`` is for commands that fit no model and read no Excel file: in the block, pandas cannot be imported, so
+    that pyarrow does not spend time on it. StorageError is raised if there is no campaign.
     """
     from causalbald.campaign import Campaign
 
@@ -74,10 +75,10 @@ def opened(study: str, *, quickly: bool = False) -> Iterator[Campaign]:
 
 @contextmanager
 def fitting(study: str, output: Path | None = None, columns: Sequence[str] = ()) -> Iterator[Campaign]:
-    """Open a campaign for a command that fits its model, and show that work is going on.
+    """Open a campaign for a command that fits its model, show that work is going on, and close it after the block.
 
-    Before the work, an ``output`` that cannot be written or must be kept is refused. ``columns`` are the columns of
-    the command's table, without the id.
+    Before the work, InputError is raised if ``output`` cannot be written, holds outcomes that were not told, or is a
+    table of the user's own. ``columns`` are the columns of the command's table, without the id.
     """
     check_output(output)
     with opened(study) as campaign:
@@ -87,7 +88,7 @@ def fitting(study: str, output: Path | None = None, columns: Sequence[str] = ())
 
 
 def needs_no_pandas(table: Path | None) -> bool:
-    """Whether a table can be read without pandas: all but Excel files can."""
+    """Return whether a command can read or write this file without pandas: True for None and all but Excel files."""
     return table is None or not table.suffix.lower().startswith(".xls")
 
 
@@ -103,7 +104,11 @@ class _HiddenPandas:
 
 @contextmanager
 def _without_pandas() -> Iterator[None]:
-    """Keep pyarrow from importing pandas, which it does only to see whether a table is one of pandas."""
+    """Make imports of pandas fail in the block. Called by :func:`opened`.
+
+    Pyarrow tries to import pandas, which is slow, only to see whether a table is one of pandas. A pandas that was
+    imported before stays usable.
+    """
     sys.meta_path.insert(0, _HiddenPandas)
     try:
         yield
@@ -112,7 +117,10 @@ def _without_pandas() -> Iterator[None]:
 
 
 def say_next(text: str, study: str, more: str = "") -> None:
-    """Print which command comes next: ``text``, the campaign's address without its password, and ``more``."""
+    """Print which command comes next: ``text``, the campaign's address and ``more``, in one line.
+
+    A password in the address is shown as ``***``; a second line then says how to give it.
+    """
     shown = masked(study)
     say(f"{text} {shlex.quote(shown)}{more}")
     if shown != study:
@@ -123,16 +131,21 @@ def say_next(text: str, study: str, more: str = "") -> None:
 
 
 def check_output(output: Path | None) -> None:
-    """Refuse, before the work, a file that cannot be written or is no table."""
+    """Raise InputError, before the work, if no table can be written to ``output``; None is accepted.
+
+    Its folder must exist, and its name must end with .csv, .txt, .parquet or .pq. The file's present content is noted,
+    so that writing does not replace a file that is edited in the meantime.
+    """
     check_place(output)
     if output is not None and output.suffix.lower() not in _WRITABLE:
         raise InputError(f"cannot write {output.name!r}: choose a name that ends with .csv or .parquet.")
 
 
 def table_at(path: Path | None, *, id: str | None = None) -> InputTable | None:
-    """Return the table that a new one would replace; None if there is no file, or an empty one.
+    """Return the table that the command's own table would replace; None if ``path`` has no file, or an empty one.
 
-    The cells of column ``id`` are read as text. InputError is raised for a file that is no table.
+    The cells of column ``id`` are read as text. InputError is raised if the file cannot be read as a table: it may
+    hold outcomes.
     """
     from causalbald.tables import read_table
 
@@ -156,22 +169,27 @@ def filled_in(table: pa.Table, outcome: str) -> int:
 
 
 def require_ours(table: pa.Table, output: Path | None, *kinds: Sequence[str]) -> None:
-    """Raise InputError if a table does not have exactly the columns of one of ``kinds``: then it is the user's own."""
+    """Raise InputError if ``table``, which ``output`` holds now, may be the user's own and must be kept.
+
+    Each of ``kinds`` is a list of columns of a table that this program writes. A table is the user's own unless it has
+    exactly the columns of one kind, in that order.
+    """
     if table.column_names not in [list(kind) for kind in kinds]:
         raise InputError(f"{str(output)!r} is a table, and not one of ours of the same kind: choose another --output.")
 
 
 def batch_columns(campaign: Campaign) -> list[str]:
-    """Return the columns of a batch that is to be filled in."""
+    """Return the columns of the table that `ask` and `pending` write; the last one, empty, is the outcome."""
     from causalbald.campaign import batch_table
 
     return [*batch_table(campaign.settings, campaign.pool.units, []).column_names, campaign.settings.outcome]
 
 
 def keep_untold(campaign: Campaign, output: Path | None, columns: Sequence[str]) -> None:
-    """Raise InputError if ``output`` has outcomes that were filled in and never told, or is the user's own table.
+    """Raise InputError if ``output`` must not be replaced; nothing happens if it is None or has no file.
 
-    A table of ours of the same kind has these ``columns``, or the id and then these.
+    A file is kept if it has outcomes that were filled in and not told, or told with another value. It is also kept if
+    it is a table of the user's own: one whose columns are neither ``columns`` nor the id and ``columns``.
     """
     from causalbald.campaign import outcomes_of
 
@@ -199,9 +217,10 @@ def hand_over(
     rows: int | None = MAX_ROWS_SHOWN,
     last: bool = False,
 ) -> None:
-    """Write a table to a file, or print it if no file is given; with ``as_json``, print it in any case.
+    """Write a table to ``output``, or print it if that is None; with ``as_json``, print it in any case.
 
-    The file is no more open than ``sources``. The other options are those of ``print_table``.
+    A file that exists is replaced. A new file is readable only by those who may read all ``sources``. The other
+    options are those of :func:`print_table`.
     """
     if output is not None:
         write_table(table, output, *sources)
@@ -211,10 +230,15 @@ def hand_over(
 
 
 def with_interval(alpha: float) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return a function that shortens a row for a terminal: one cell has the effect and its 1 - alpha interval."""
+    """Return a function that shortens a row of effects for a terminal, as ``readable`` of :func:`print_table`.
+
+    One cell then has the effect and its interval, under a heading with the probability 1 - alpha. The cells ``sd``,
+    ``lower`` and ``upper`` are left out.
+    """
     name = f"effect ({percent(1 - alpha)})"
 
     def readable(row: dict[str, Any]) -> dict[str, Any]:
+        """Return the shortened row."""
         text = estimate(row["effect"], row["lower"], row["upper"])
         cells = {key: value for key, value in row.items() if key not in ("sd", "lower", "upper")}
         return {name if key == "effect" else key: text if key == "effect" else v for key, v in cells.items()}

@@ -23,7 +23,7 @@ from causalbald.cli._output import print_json, print_records, say
 
 
 def status(study: CampaignPlace, as_json: Json = False) -> None:
-    """Show where the campaign stands: people by state and arm, rounds and money."""
+    """Show where the campaign stands: people by state and arm, rounds and money, and the next command."""
     with opened(study, quickly=True) as campaign:
         standing = campaign.status()
         settings = campaign.settings
@@ -55,12 +55,12 @@ def history(study: CampaignPlace, output: Output = None, as_json: Json = False) 
 
 
 def _readable_event(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of the history for a terminal: times to the second, and only the first part of the detail."""
+    """Return a row of the history for a terminal: time to the second, and the detail up to its first semicolon."""
     return row | {"time": row["time"][:19].replace("T", " "), "detail": row["detail"].partition(";")[0]}
 
 
 def columns(study: CampaignPlace, as_json: Json = False) -> None:
-    """Show what each covariate became: its kind, how many numbers, and what stands for missing values."""
+    """Show what each covariate became for the model: its kind, how many numbers, and what stands for missing values."""
     with opened(study, quickly=True) as campaign:
         covariates = campaign.columns
     if as_json:
@@ -84,7 +84,10 @@ def export(
     study: CampaignPlace,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="JSON Lines file to write.")],
 ) -> None:
-    """Write everything, pool and events, as JSON Lines: a copy for the archive, or for another storage."""
+    """Write everything, pool and events, as JSON Lines: a copy for the archive, or for another storage.
+
+    An earlier export of this name is replaced. Any other file is kept, and the command refuses its name.
+    """
     with opened(study, quickly=True) as campaign:
         campaign.export(output)
     say(f"Everything is in {output}. Read it with: causalbald campaign import NEW.db {shlex.quote(str(output))}")
@@ -94,7 +97,10 @@ def import_(
     study: CampaignPlace,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` wrote.")],
 ) -> None:
-    """Create a campaign from an export, in any storage: it has the same history, and so the same next batch."""
+    """Create a campaign from an export, in any storage: it has the same history, and so the same next batch.
+
+    STUDY must be new: a campaign that exists is never replaced.
+    """
     from causalbald.campaign import Campaign
 
     with Campaign.from_export(study, file) as campaign:
