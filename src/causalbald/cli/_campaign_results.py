@@ -21,7 +21,10 @@ def advice(
     n: Annotated[int, typer.Option("-n", help="How many more measurements to consider.", min=1)] = 10,
     as_json: Json = False,
 ) -> None:
-    """Advise whether to go on: what more measurements would teach, what is settled, what has changed, money left."""
+    """Advise whether to go on: what more measurements would teach, what is settled, what has changed, money left.
+
+    The verdict comes first, then its reasons. Nothing is recorded.
+    """
     with fitting(study) as campaign:
         advice = campaign.advice(n)
     if as_json:
@@ -35,7 +38,8 @@ def advice(
 def score(study: CampaignPlace, people: PeopleOptions, output: Output = None, as_json: Json = False) -> None:
     """Rank people by how important it is to measure them now. Nothing is recorded.
 
-    `beats` is the share of people who can still be measured and have a lower score.
+    By default these are all people who can still be measured. `beats` is the share of those people who have a lower
+    score.
     """
     with fitting(study, output, ["score", "beats", *EFFECT_COLUMNS, "outside_support"]) as campaign:
         scores = campaign.score(people.some_or_all())
@@ -51,7 +55,8 @@ def effects(
 ) -> None:
     """Estimate everyone's effect of the treatment, in the outcome's own unit, with an interval.
 
-    An interval holds a person's expected effect, given the model. It does not include how single outcomes scatter.
+    With IDs or --from, only these people are listed. An interval holds a person's expected effect, given the model. It
+    does not include how single outcomes scatter.
     """
     with fitting(study, output, [*EFFECT_COLUMNS, "outside_support"]) as campaign:
         table = campaign.effects(people.some_or_all(), alpha=alpha)
@@ -88,7 +93,10 @@ def subgroups(
 
 
 def policy(study: CampaignPlace, output: Output = None, alpha: Alpha = 0.05, as_json: Json = False) -> None:
-    """Recommend whom to treat, given what is better and worthwhile, with what that gains and how sure it is."""
+    """Recommend whom to treat, given what is better and worthwhile, with what that gains and how sure it is.
+
+    The table has a row per person of the pool. The sentence after it is about the whole pool; --json prints both.
+    """
     columns = ("recommended", "probability_worthwhile", "settled")
     with fitting(study, output, [*columns, *EFFECT_COLUMNS, "outside_support"]) as campaign:
         policy = campaign.policy(alpha=alpha)
@@ -114,7 +122,10 @@ def predict(
     alpha: Alpha = 0.05,
     as_json: Json = False,
 ) -> None:
-    """Estimate the effects of people in another table, and what to recommend to them."""
+    """Estimate the effects of people in another table, and what to recommend to them.
+
+    Rows are in the order of that table. Nothing is recorded, and these people do not join the pool.
+    """
     with fitting(study, output, [*EFFECT_COLUMNS, "recommended", "outside_support"]) as campaign:
         effects = campaign.predict(table, alpha=alpha)
     hand_over(effects, output, campaign.storage.file, table, as_json=as_json, readable=with_interval(alpha))
@@ -124,7 +135,10 @@ def report(
     study: CampaignPlace,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="HTML file to write.")],
 ) -> None:
-    """Write one HTML page: who was asked for, what was learned, and whether arms and groups are fairly represented."""
+    """Write one HTML page: who was asked for, what was learned, and whether arms and groups are fairly represented.
+
+    A page of this name is replaced. Without two outcomes of each arm, the page has no effects.
+    """
     from causalbald.report import write_report
 
     check_page(output)

@@ -27,7 +27,7 @@ _PLAN = "The plan"
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """How the studies are simulated; the names are those of ``Campaign.simulate``."""
+    """How the studies are simulated; the names are those of the function ``causalbald.campaign.simulate``."""
 
     batch_size: Annotated[
         int, typer.Option(help="How many people are measured at a time.", min=1, rich_help_panel=_PLAN)
@@ -41,7 +41,7 @@ class PlanOptions:
             rich_help_panel=_PLAN,
         ),
     ] = None
-    seeds: Annotated[int, typer.Option(help="How many pairs of studies.", min=2, rich_help_panel=_PLAN)] = 10
+    seeds: Annotated[int, typer.Option(help="How many pairs of simulated studies.", min=2, rich_help_panel=_PLAN)] = 10
     workers: Annotated[int, typer.Option(help="How many processes work at a time.", min=1)] = 2
 
 
@@ -56,8 +56,9 @@ def simulate(
 ) -> None:
     """Ask, before any money is spent, how many measurements choosing would save on this table.
 
-    The command invents outcomes for your people and measures them twice: chosen, and at random. It takes the options
-    of `new` except weights and the budget. --better, --worthwhile, --protected and --audit change nothing here.
+    The command invents outcomes for your people. It then simulates pairs of studies: one measures chosen people, the
+    other measures people at random. No campaign is created. The command takes the options of `new` except weights and
+    the budget. --better, --worthwhile, --protected and --audit change nothing here.
     """
     settings = options.of_campaign(pool)
     check_output(output)
@@ -78,7 +79,7 @@ def simulate(
 
 
 def _show(simulation: Simulation) -> None:
-    """Print errors with and without choosing, and the verdict, for people."""
+    """Print for people the error at the end with and without choosing, the share of pairs won, and the verdict."""
     summary, settings = simulation.summary(), simulation.settings
     unit = "measured" if settings.cost is None else "spent"
     rows = [

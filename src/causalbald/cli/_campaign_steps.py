@@ -45,7 +45,8 @@ def ask(
 ) -> None:
     """Choose whom to measure next and record it. Asked again, it chooses other people.
 
-    The table has an empty column for the outcome: fill it in and give the table to `tell`. `pending` writes it again.
+    The file has an empty column for the outcome: fill it in and give the file to `tell`. `pending` writes it again. An
+    output file that holds outcomes which were not told is not replaced.
     """
     check_output(output)
     with opened(study) as campaign:
@@ -68,12 +69,17 @@ def ask(
 
 
 def _hand_over_batch(campaign: Campaign, batch: pa.Table, output: Path | None, *, as_json: bool) -> None:
-    """Write a batch to a file, or print it. Files and CSV get an empty column for the outcome, to be filled in."""
+    """Write a batch to ``output``, or print it if that is None. Called by :func:`ask` and :func:`pending`.
+
+    Files, and CSV on a pipe, get an empty column for the outcome, to be filled in. A terminal shows a few columns. With
+    ``as_json``, JSON is printed in any case, without that column.
+    """
     import pyarrow as pa
 
     id_, treatment, cost = campaign.settings.id, campaign.settings.treatment, campaign.settings.cost
 
     def readable(row: dict[str, Any]) -> dict[str, Any]:
+        """Return the cells that a terminal shows of a row: id, treatment, cost, effect with interval, and why."""
         shown = {id_: row[id_], treatment: row[treatment]} | ({cost: row[cost]} if cost else {})
         shown["effect (95 %)"] = estimate(row.get("effect"), row.get("lower"), row.get("upper"))
         outside = "; outside common support" if row.get("outside_support") else ""
@@ -101,7 +107,8 @@ def tell(
     """Record measured outcomes: all of a file, or none if one of them is wrong.
 
     They may be outcomes of anyone in the pool, in any order, asked for or not. Rows without an outcome and other
-    columns are ignored. To tell the same values again is no error.
+    columns are ignored. To tell the same values again is no error. To tell other values is one, unless --overwrite is
+    given.
     """
     with opened(study, quickly=needs_no_pandas(results)) as campaign:
         summary = campaign.tell(results, overwrite=overwrite)
@@ -114,7 +121,7 @@ def tell(
 
 
 def pending(study: CampaignPlace, output: Output = None, as_json: Json = False) -> None:
-    """Print again who was asked for and whose outcome is still to come."""
+    """Print, or write again, who was asked for and has no outcome yet."""
     check_output(output)
     with opened(study, quickly=True) as campaign:
         keep_untold(campaign, output, batch_columns(campaign))
@@ -129,7 +136,10 @@ def withdraw(
     reason: Annotated[str, typer.Option(help="Why, for the record.")],
     as_json: Json = False,
 ) -> None:
-    """Record that people must not be asked for any more. Outcomes that are known stay in use."""
+    """Record that people must not be asked for any more. Outcomes that are known stay in use.
+
+    All of these people are recorded, or none if an id is unknown. People who were withdrawn before are not counted.
+    """
     with opened(study, quickly=needs_no_pandas(people.table)) as campaign:
         count = campaign.withdraw(people.some(), reason=reason)
     _say_count(count, "people withdrawn; they are never asked for again.", as_json=as_json)
@@ -141,7 +151,11 @@ def fail(
     reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Record that people who are pending could not be measured. They may be asked for again."""
+    """Record that people who are pending could not be measured. They may be asked for again, after all others.
+
+    All of these people are recorded, or none if one of them is neither pending nor failed. People who failed before are
+    not counted.
+    """
     with opened(study, quickly=needs_no_pandas(people.table)) as campaign:
         count = campaign.fail(people.some(), reason=reason)
     _say_count(count, "measurements failed; these people may be asked for again.", as_json=as_json)

@@ -32,7 +32,7 @@ def register(program: typer.Typer) -> None:
 
 
 def acquisitions(as_json: Json = False) -> None:
-    """List the acquisition functions: what they prefer and their default temperature."""
+    """List the acquisition functions: default temperature, what each needs besides the model, and what it prefers."""
     from causalbald import acquisition
 
     rows = []
@@ -46,7 +46,7 @@ def acquisitions(as_json: Json = False) -> None:
 
 
 def models(as_json: Json = False) -> None:
-    """List the models of treatment effects."""
+    """List the models of treatment effects: the name and what each is."""
     from causalbald import models as registry
 
     print_records([{"name": name, "what": registry.summary(name)} for name in registry.names()], as_json=as_json)
@@ -54,7 +54,7 @@ def models(as_json: Json = False) -> None:
 
 @app.callback()
 def datasets(context: typer.Context, as_json: Json = False) -> None:
-    """List the benchmark data sets, or draw one."""
+    """List the benchmark data sets, if no subcommand such as `show` follows. Called by typer."""
     from causalbald import datasets as registry
 
     if context.invoked_subcommand is None:
@@ -102,7 +102,11 @@ def measure(
         Path | None, typer.Option(help="CSV file to write: ids of the people who could not be measured.")
     ] = None,
 ) -> None:
-    """Look up the outcomes of a batch of people, as a follow-up visit measures them."""
+    """Look up the outcomes of a batch of people, as a follow-up visit measures them.
+
+    People who could not be measured are left out of the results, and listed in the --failed file. The table needs the
+    id column of the study's people; its other columns are ignored.
+    """
     from causalbald.datasets import NHEFS_ID, NHEFS_OUTCOME, follow_up
     from causalbald.tables import column_of, read_table
 

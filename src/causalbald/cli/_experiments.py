@@ -35,7 +35,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """Which trials `run` is about."""
+    """Which trials `run` is about: a SPEC file or a preset, or none of them, and options that change its plan."""
 
     spec: Annotated[Path | None, typer.Argument(metavar="SPEC.toml", help="Which trials, as a TOML file.")] = None
     preset: Annotated[str | None, typer.Option(help="quick, paper-synthetic, paper-ihdp or paper-cmnist.")] = None
@@ -53,11 +53,18 @@ class PlanOptions:
     steps: Annotated[int | None, typer.Option(help="How many batches are chosen.")] = None
 
     def specs(self) -> list[TrialSpec]:
-        """Return the trials: a part of the SPEC file or the preset, or else the plan that the options make."""
+        """Return the trials of all plans, after the options have cut and changed the plans. Called by `run`.
+
+        InputError is raised for options that contradict each other, for an unknown name, and if no trial is left.
+        """
         return [spec for plan in self._chosen_plans() for spec in self._changed(plan).specs()]
 
     def _chosen_plans(self) -> list[Plan]:
-        """Return the plans whose data set, model and track are chosen; InputError if none is left."""
+        """Return the plans of the file or preset, cut to the chosen data sets, models and tracks.
+
+        Without a file and a preset, the only plan is made of these options. InputError is raised if both are given, if
+        neither of them nor a data set is given, and if no plan is left.
+        """
         from causalbald.experiments import Plan, preset, read_plan
 
         if self.spec is not None and self.preset is not None:
@@ -76,7 +83,10 @@ class PlanOptions:
         return plans
 
     def _changed(self, plan: Plan) -> Plan:
-        """Return a plan with the acquisition functions, seeds and numbers of these options in place of its own."""
+        """Return a plan with the given options in place of its own; options that are not given change nothing.
+
+        These options are the acquisition functions, the seeds, the warm start, the batch size and the steps.
+        """
         from causalbald.experiments import parse_seeds
 
         changes: dict[str, Any] = {} if not self.acquisition else {"acquisitions": tuple(self.acquisition)}
@@ -103,9 +113,9 @@ def run(
     """Run simulated studies: data sets x models x acquisition functions x tracks x seeds.
 
     The trials come from a SPEC file or a preset. --dataset, --model and --track pick a part of it; --acquisition,
-    --seeds and the numbers replace its own. Without a SPEC file or a preset, the options are the plan, with the
-    paper's settings for a data set. Nothing is lost when the command is stopped: started again, it goes on after the
-    last finished fit.
+    --seeds, --warm-start, --batch-size and --steps replace its own. Without a SPEC file or a preset, the options are
+    the plan, with the paper's settings for a data set. Nothing is lost when the command is stopped: started again, it
+    goes on after the last finished fit. If a trial fails, the others still run, and the command ends with code 1.
     """
     from causalbald.experiments import PreparedRun
 
@@ -129,13 +139,13 @@ def run(
 
 
 def _changed_plugins(prepared: PreparedRun) -> str:
-    """Return a sentence about the trials that run again because a plugin has changed; nothing if there are none."""
+    """Return a sentence, after a blank, on trials that run again because a plugin has changed; ``""`` without any."""
     again = prepared.changed_plugins()
     return f" {again} of the others are run again: a plugin has changed since they were run." if again else ""
 
 
 def _say_failures(failures: Sequence[tuple[TrialSpec, str]]) -> None:
-    """Print the trials that failed, each with its error."""
+    """Print to stderr a line for each trial that failed, with its error."""
     for spec, error in failures:
         say_error("failed", f"{spec}: {error}")
 
@@ -147,7 +157,10 @@ def status(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show which trials of a run are done, failed or left, core-hours spent, and about how long the rest will take."""
+    """Show which trials of a run are done, failed or left, core-hours spent, and about how long the rest will take.
+
+    There is a row for each data set, model and track. Without --json, a last line adds up the time that is left.
+    """
     from causalbald.experiments import status_of
 
     standing = status_of(folder, workers)
@@ -181,7 +194,11 @@ class SummaryOptions:
     timings: Annotated[bool, typer.Option("--timings", help="Add the mean seconds of a trial.")] = False
 
     def summary(self, trials: pd.DataFrame) -> pd.DataFrame:
-        """Return a row per method; InputError if the trials lack the baseline."""
+        """Return a row per data set, model, track and acquisition function, as ``experiments.summarise`` does.
+
+        InputError is raised if --baseline is given and the trials lack it. Without it, random is the baseline if the
+        trials have it.
+        """
         from causalbald.experiments import summarise
 
         if self.baseline is not None and self.baseline not in set(trials["acquisition"]):
@@ -205,8 +222,8 @@ def table(
 ) -> None:
     """Summarise trials: error, labels needed to reach a target, paired comparison with a baseline.
 
-    wins is the share of seeds whose curve lies below the baseline's on average; difference is by how much, with a
-    95 % interval.
+    Only finished trials count. wins is the share of seeds whose curve lies below the baseline's on average; difference
+    is the mean distance between the two curves, with a 95 % interval: negative is better than the baseline.
     """
     from causalbald.experiments import parse_seeds
 
@@ -230,7 +247,10 @@ def table(
 
 
 def _needed_in_words(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a summary in which one cell has the labels needed and their interval."""
+    """Return a summary in which the cell ``needed`` has the labels needed and their interval as text.
+
+    An empty cell stands for a missing number. The columns of the interval's ends are removed, from ``rows`` too.
+    """
     from causalbald.metrics import LabelsNeeded
 
     three = zip(rows["needed"], rows.pop("needed_lower"), rows.pop("needed_upper"), strict=True)
@@ -238,15 +258,16 @@ def _needed_in_words(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as dicts whose keys are text."""
+    """Return the rows of a table as dicts from the column's name, as text, to the cell."""
     return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
 
 
 def read_trials(folders: list[Path], chosen: dict[str, Names]) -> pd.DataFrame:
-    """Return the fits of the trials in some folders; a trial that is in several folders counts once.
+    """Return a row for each fit of the finished trials in some folders. A trial in several folders counts once.
 
-    ``chosen`` has the names to keep for a column, None for all. InputError is raised for a folder or name that does
-    not exist, and if nothing is left.
+    ``chosen`` maps a column to the values to keep; None or an empty list keeps all. Trials with an older version of a
+    plugin are left out, with a warning. InputError is raised for a folder without finished trials, for a value that no
+    trial has, and if nothing is left. Called by `table` and `figure`.
     """
     import pandas as pd
 
@@ -272,7 +293,7 @@ def read_trials(folders: list[Path], chosen: dict[str, Names]) -> pd.DataFrame:
 
 
 def _columns(rows: pd.DataFrame, names: str | None) -> pd.DataFrame:
-    """Return the columns that --columns names, all by default."""
+    """Return the columns that ``names`` lists, separated by commas; all if it is None. InputError if one is missing."""
     chosen = list(rows.columns) if names is None else [name.strip() for name in names.split(",")]
     for name in chosen:
         if name not in rows:
@@ -281,7 +302,10 @@ def _columns(rows: pd.DataFrame, names: str | None) -> pd.DataFrame:
 
 
 def _with_interval(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a summary in which one cell has the difference and its interval."""
+    """Return a row of a summary in which the cell ``difference`` has the difference and its interval as text.
+
+    A row that lacks one of these three columns is returned as it is.
+    """
     if not {"difference", "lower", "upper"} <= set(row):
         return row
     text = estimate(row["difference"], row["lower"], row["upper"], form=IN_TABLE)
@@ -290,7 +314,7 @@ def _with_interval(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
-    """Return rows as a Markdown table."""
+    """Return rows, at least one, as the lines of a Markdown table; numbers that are no counts get three digits."""
 
     def cell(value: Any) -> str:
         return rounded(value) if value is None or isinstance(value, float) else str(value)

@@ -35,7 +35,7 @@ AXIS_LABELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class FigureOptions:
-    """What single kinds of figures take."""
+    """Options that only some kinds of figures use; the other kinds ignore them."""
 
     step: Annotated[
         int | None, typer.Option(help="Draw the state after this many batches, or all batches up to it.", min=0)
@@ -49,7 +49,7 @@ class FigureOptions:
 
 @dataclass(frozen=True)
 class _Request:
-    """What figure to draw, of which trials, into which file."""
+    """What figure to draw, of which trials, into which file. An empty list of seeds means all seeds."""
 
     kind: str
     folders: list[Path]
@@ -61,20 +61,23 @@ class _Request:
 
 @dataclass(frozen=True)
 class _FinishedTrial:
-    """A trial, its data, and what it measured."""
+    """A finished trial, its data, and the units that it measured, up to --step."""
 
     spec: TrialSpec
     benchmark: Benchmark
     acquired: list[list[int]]
-    """The positions measured before each fit."""
+    """A list for each fit: the positions of the units measured since the fit before. The first is the warm start."""
 
     @property
     def positions(self) -> list[int]:
-        """All positions that were measured."""
+        """The positions of all units that were measured, in the order of measurement."""
         return [position for batch in self.acquired for position in batch]
 
     def fit(self, positions: Any) -> Any:
-        """Return the trial's model, fitted again on the outcomes of some units."""
+        """Return the trial's model, fitted again on the outcomes of the units at ``positions``.
+
+        On track paper, the model also gets the outcomes of the validation split, as in the trial.
+        """
         from causalbald.experiments import refit
 
         template, free = self.spec.load_model(), self.spec.track == "paper"
@@ -82,7 +85,10 @@ class _FinishedTrial:
 
 
 def _check_output(request: _Request) -> None:
-    """Refuse, before the work, a file that cannot be written or does not fit the kind of figure."""
+    """Raise InputError, before the work, if the file cannot be written or its name does not fit the kind of figure.
+
+    The animation `evolution` needs .gif; all other kinds need one of ``PICTURES``.
+    """
     check_place(request.output)
     allowed = (".gif",) if request.kind == "evolution" else PICTURES
     if request.output.suffix not in allowed:
@@ -94,7 +100,7 @@ def _check_output(request: _Request) -> None:
 
 
 def _observational(request: _Request) -> None:
-    """Draw figure ``observational``."""
+    """Draw figure ``observational`` of one data set and seed, by default synthetic and 0."""
     from causalbald.datasets import load
     from causalbald.paper import observational
 
@@ -103,7 +109,7 @@ def _observational(request: _Request) -> None:
 
 
 def _cmnist(request: _Request) -> None:
-    """Draw figure ``cmnist``."""
+    """Draw figure ``cmnist`` of one seed, by default 0."""
     from causalbald.datasets import load
     from causalbald.paper import digits
 
@@ -111,7 +117,7 @@ def _cmnist(request: _Request) -> None:
 
 
 def _convergence(request: _Request) -> None:
-    """Draw figure ``convergence``."""
+    """Draw figure ``convergence``: a panel for each group of methods that ``paper_rows`` names."""
     from causalbald.figures import convergence, paper_rows
 
     table, error = _fits_with_error(request), request.options.error
@@ -121,7 +127,7 @@ def _convergence(request: _Request) -> None:
 
 
 def _paired(request: _Request) -> None:
-    """Draw figure ``paired``."""
+    """Draw figure ``paired``: errors as shares of the error of --baseline."""
     from causalbald.figures import paired
 
     options = request.options
@@ -129,14 +135,14 @@ def _paired(request: _Request) -> None:
 
 
 def _overlap(request: _Request) -> None:
-    """Draw figure ``overlap``."""
+    """Draw figure ``overlap`` of all fits that are chosen."""
     from causalbald.figures import overlap
 
     save_figure(overlap(_fits(request)), request.output)
 
 
 def _bias(request: _Request) -> None:
-    """Draw figure ``bias``, after fitting each trial's model again."""
+    """Draw figure ``bias``, a column for each trial of one seed, after fitting each trial's model again."""
     from causalbald.paper import MeasuredSet, bias
 
     trials = _trials(request, several_seeds=False)
@@ -151,7 +157,10 @@ def _bias(request: _Request) -> None:
 
 
 def _evolution(request: _Request) -> None:
-    """Draw the animation ``evolution``, after fitting the models of one or two trials again at each step."""
+    """Draw the animation ``evolution`` of one or two trials, fitting their models again at each step that is drawn.
+
+    InputError is raised for more trials.
+    """
     from causalbald.paper import StudyHistory, evolution
 
     trials = _trials(request, several_seeds=False)
@@ -166,7 +175,7 @@ def _evolution(request: _Request) -> None:
 
 
 def _calibration(request: _Request) -> None:
-    """Draw figure ``calibration``, after fitting each trial's model again."""
+    """Draw figure ``calibration`` on the test split, all seeds of a method together, after fitting each model again."""
     from causalbald.figures import PredictedEffects, calibration
 
     trials = _trials(request, several_seeds=True)
@@ -184,7 +193,10 @@ def _calibration(request: _Request) -> None:
 
 
 def _fits(request: _Request) -> pd.DataFrame:
-    """Return the fits to draw, up to --step; InputError if no trials of a chosen name are left."""
+    """Return the fits to draw, a row each; with --step, those up to that step.
+
+    InputError is raised if no folder is named, and if no trials of a chosen name or seed are left.
+    """
     if not request.folders:
         raise InputError(f"figure {request.kind} needs DIR: name a folder that `causalbald run --out` has filled.")
     chosen: dict[str, Any] = asdict(request.chosen) | {"seed": request.seeds}
@@ -196,7 +208,7 @@ def _fits(request: _Request) -> pd.DataFrame:
 
 
 def _fits_with_error(request: _Request) -> pd.DataFrame:
-    """Return the fits to draw; InputError if they have no column of the error that --error names."""
+    """Return the fits to draw, as :func:`_fits` does; InputError if no column is the error that --error names."""
     from causalbald.experiments import NAMES
 
     table, error = _fits(request), request.options.error
@@ -207,9 +219,11 @@ def _fits_with_error(request: _Request) -> pd.DataFrame:
 
 
 def _trials(request: _Request, *, several_seeds: bool) -> list[_FinishedTrial]:
-    """Return one trial for each acquisition function and seed, with what it had measured up to --step.
+    """Return one trial for each acquisition function and seed, with the units that it measured up to --step.
 
-    InputError is raised if the trials differ in anything else, or in the seed unless ``several_seeds``.
+    Called by figures that fit models again. Without --seed, only the first seed that all functions have is taken.
+    InputError is raised if trials differ in data set, model, track or settings, or in the seed unless
+    ``several_seeds``; if a function lacks a seed of --seed; and if --step is past the end.
     """
     from causalbald.experiments import Store
 
@@ -242,7 +256,10 @@ def _trials(request: _Request, *, several_seeds: bool) -> list[_FinishedTrial]:
 
 
 def _seeds(table: pd.DataFrame, asked: list[int]) -> list[int]:
-    """Return the seeds in ``asked``, which all functions must have; if it is empty, the first seed that all have."""
+    """Return ``asked``, or if it is empty the first seed that all acquisition functions of ``table`` have.
+
+    InputError is raised if a function lacks a seed of ``asked``, or if no seed is common to all.
+    """
     from causalbald.figures import common_seeds
 
     common = common_seeds({str(name): fits for name, fits in table.groupby("acquisition", sort=False)})
@@ -256,14 +273,17 @@ def _seeds(table: pd.DataFrame, asked: list[int]) -> list[int]:
 
 
 def _until(acquired: list[list[int]], step: int | None) -> list[list[int]]:
-    """Return the batches up to a step, all if it is None; InputError if the step is past the end."""
+    """Return the lists of positions measured before fits 0 to ``step``; all lists if ``step`` is None.
+
+    InputError is raised if the step is past the end.
+    """
     if step is not None and step >= len(acquired):
         raise InputError(f"--step {step} is past the end: choose one of 0 to {len(acquired) - 1}.")
     return acquired if step is None else acquired[: step + 1]
 
 
 def _only(what: str, values: Any) -> Any:
-    """Return the only value; InputError if there are several."""
+    """Return the only one of ``values``; InputError if there are several. ``what`` is the option that chooses one."""
     if len(values) > 1:
         names = ", ".join(map(str, values))
         raise InputError(f"this figure is of one {what}, but there are {names}: choose one by --{what}.")
@@ -271,7 +291,7 @@ def _only(what: str, values: Any) -> Any:
 
 
 def _title(trials: list[_FinishedTrial]) -> str:
-    """Return what the trials of a figure have in common."""
+    """Return a title: data set, model and track, which all trials share, and the seed or the number of seeds."""
     spec = trials[0].spec
     seeds = list(dict.fromkeys(trial.spec.seed for trial in trials))
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds"
@@ -344,7 +364,7 @@ def figure(
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Draw a figure."""
+    """Draw a figure. InputError is raised for an unknown kind. Users see ``_HELP`` instead of this text."""
     if kind not in KINDS:
         lines = "\n".join(f"  {name}: {figure.what}" for name, figure in KINDS.items())
         raise InputError(f"unknown figure {kind!r}. There are:\n{lines}")

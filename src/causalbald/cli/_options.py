@@ -33,9 +33,10 @@ Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help=FOLDERS_HE
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command as typer needs it, from a function that takes some options as dataclasses.
 
-    Typer makes one option of each parameter and knows no dataclasses. The function that is returned has a parameter
-    for each field of those dataclasses instead; when it is called, it fills the dataclasses and calls ``command``.
-    Fields are annotated as parameters of commands are.
+    Typer makes one option of each parameter and knows no dataclasses. In the function that is returned, each parameter
+    of ``command`` whose type is a dataclass is replaced by a parameter for each of its fields. A call fills the
+    dataclasses and calls ``command``. Fields are annotated as parameters of commands are. All parameters become
+    keyword-only, and two dataclasses of a command must not have a field of the same name.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -59,7 +60,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters_of(kind: Any) -> Iterable[Parameter]:
-    """Return a parameter for each field of a dataclass, in their order, with its annotation and default."""
+    """Return a keyword-only parameter for each field of the dataclass ``kind``, in the order of the fields."""
     hints = get_type_hints(kind, include_extras=True)
 
     def default(field: Field[Any]) -> Any:
@@ -73,7 +74,7 @@ def _parameters_of(kind: Any) -> Iterable[Parameter]:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialFilter:
-    """Which trials of a folder a command is about; None stands for all."""
+    """Which trials of a folder a command is about: those that have one of the names in each list. None means all."""
 
     dataset: Annotated[
         Names, typer.Option(help="Only this data set. Repeatable, as are --model, --track and --acquisition.")
@@ -85,7 +86,7 @@ class TrialFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendOptions:
-    """Where a command does its work."""
+    """Where a command does its work: on this machine, or on a Ray cluster."""
 
     backend: Annotated[
         Backend,
@@ -102,7 +103,10 @@ class BackendOptions:
 
 
 def use_data_dir(folder: Path | None) -> None:
-    """Make a folder of data files known to this process and its workers; InputError if it is no folder."""
+    """Make a folder of data files known to this process and the workers that it starts; None changes nothing.
+
+    The environment variable ``CAUSALBALD_DATA`` is set. InputError is raised if ``folder`` is no folder.
+    """
     if folder is not None:
         if not folder.is_dir():
             raise InputError(f"--data-dir {str(folder)!r} is no folder.")

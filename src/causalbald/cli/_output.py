@@ -34,7 +34,11 @@ stderr = Console(stderr=True, emoji=False)
 
 
 def print_records(records: Sequence[Row], *, as_json: bool, title: str | None = None) -> None:
-    """Print rows to stdout: as JSON, as a table on a terminal, and as CSV if stdout is piped."""
+    """Print rows to stdout: as JSON, as a table on a terminal, or as CSV if stdout is piped.
+
+    All rows have the columns of the first. Cells that a spreadsheet would run are made safe in CSV. Only the table
+    on a terminal has the ``title``.
+    """
     if as_json:
         print_json([dict(record) for record in records])
         return
@@ -48,7 +52,10 @@ def print_records(records: Sequence[Row], *, as_json: bool, title: str | None = 
 
 
 def print_json(value: Any) -> None:
-    """Print plain values to stdout as JSON; numbers that JSON does not have (missing, infinite) become null."""
+    """Print a value to stdout as JSON; numbers that JSON does not have (NaN, infinite) become null.
+
+    What is neither a number, text, a list nor a mapping is printed as ``str`` of it.
+    """
     sys.stdout.write(json.dumps(_json_value(value), indent=2, default=str) + "\n")
 
 
@@ -60,18 +67,20 @@ def print_table(
     rows: int | None = None,
     last: bool = False,
 ) -> None:
-    """Print a table to stdout: as JSON, as CSV that no spreadsheet runs if stdout is piped, or in part on a terminal.
+    """Print a table to stdout: as JSON, as CSV if stdout is piped, or in part on a terminal.
+
+    JSON and CSV have all rows and columns. Cells that a spreadsheet would run are made safe in CSV.
 
     Parameters
     ----------
-    table : Table
+    table : Arrow table
         What is printed.
     as_json : bool
         Whether to print JSON.
     readable : function
-        Returns what a terminal shows of a row.
+        Takes a row as a dict, and returns the cells that a terminal shows; by default all.
     rows : int, optional
-        How many rows a terminal shows; by default all.
+        How many rows a terminal shows; by default all. A line on stderr says if there are more.
     last : bool
         Whether a terminal shows the last rows instead of the first.
     """
@@ -92,10 +101,10 @@ def print_table(
 
 
 def write_table(table: pa.Table, output: Path, *sources: Path | None, hint: str = "") -> None:
-    """Write a table in the format that the file's name asks for.
+    """Write a table as CSV or Parquet, as the ending of the file's name says. A file of that name is replaced.
 
-    The file is no more open than ``sources``, the files that the table comes from. If the file cannot be written,
-    CausalBaldError says why, followed by ``hint``.
+    The file is no more open than ``sources``, the files that the table comes from. If the system cannot write the file,
+    CausalBaldError says why, followed by ``hint``. InputError is raised for another ending.
     """
     from causalbald import tables
 
@@ -106,7 +115,11 @@ def write_table(table: pa.Table, output: Path, *sources: Path | None, hint: str 
 
 
 def draw_table(records: Sequence[Row], console: Console, *, title: str | None = None) -> None:
-    """Draw rows as a table for people; nothing in the rows acts on the terminal."""
+    """Draw rows as a table for people; nothing in the rows acts on the terminal.
+
+    All rows have the columns of the first. Columns of numbers are aligned to the right. Underscores in the names of
+    columns become spaces, and long names and cells are cut.
+    """
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in records[0] if records else []:
         header = shortened(printable(column.replace("_", " ")), MAX_HEADER)
@@ -119,25 +132,28 @@ def draw_table(records: Sequence[Row], console: Console, *, title: str | None = 
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a line for people to stderr, in a style of rich; nothing in the text is markup."""
+    """Print a line for people to stderr. ``style`` is one of rich, such as ``bold red``; the text has no markup."""
     stderr.print(Text(printable(text), style=style), soft_wrap=True)
 
 
 def say_error(kind: str, text: str) -> None:
-    """Print to stderr what went wrong, after a word in red such as ``error:``."""
+    """Print to stderr what went wrong, after ``kind`` and a colon in red, such as ``error:``."""
     stderr.print(Text.assemble((f"{kind}:", "bold red"), " ", text), soft_wrap=True)
 
 
 @contextmanager
 def busy(what: str) -> Iterator[None]:
-    """Show on a terminal that work is going on."""
+    """Show on a terminal, while the block runs, that work is going on. Elsewhere nothing is printed."""
     with stderr.status(f"{what} …"):
         yield
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Draw a bar on stderr while work is going on; yields a function to call with (done, total)."""
+    """Draw a progress bar on stderr while the block runs; yield a function to call with (done, total).
+
+    The bar disappears at the end. Without a terminal, nothing is drawn.
+    """
     from rich import progress as rich_progress  # slow, and most commands have no bar
 
     columns = [rich_progress.TextColumn(what), rich_progress.BarColumn(), rich_progress.MofNCompleteColumn()]
@@ -148,16 +164,17 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def check_page(path: Path) -> None:
-    """Refuse, before the work, a page that cannot be written or whose name does not end with .html."""
+    """Raise InputError, before the work, if no page can be written to ``path``, or its name lacks .html or .htm."""
     check_place(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"cannot write {path.name!r}: this is a page, choose a name that ends with .html.")
 
 
 def save_figure(figure: Figure, output: Path, *sources: Path | None) -> None:
-    """Write a figure in the format that the file's name asks for, and print where it is.
+    """Write a figure in the format that the ending of the file's name says, and print to stderr where it is.
 
-    The file is no more open than ``sources``, the files that the figure comes from.
+    The file is no more open than ``sources``, the files that the figure comes from. CausalBaldError is raised if
+    matplotlib cannot write that format.
     """
     from causalbald.figures import house_style
 
@@ -171,14 +188,14 @@ def save_figure(figure: Figure, output: Path, *sources: Path | None) -> None:
 
 
 def _csv_value(value: Any) -> Any:
-    """Return a value for CSV: numbers with six digits, and nothing for a missing value."""
+    """Return a value for CSV: floats with six significant digits, ``""`` for a missing value, others as they are."""
     if value is None or value != value:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _cell(value: Any) -> str:
-    """Return a value for a table on a terminal; tiny numbers are shown as 0."""
+    """Return the text of a cell on a terminal: ``""`` for a missing value, ``0`` for floats below 0.0005 in size."""
     if value is None or value != value:
         return ""
     if isinstance(value, bool):
@@ -189,12 +206,12 @@ def _cell(value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a cell belongs into a column that is aligned to the right."""
+    """Return whether a cell may stand in a column of numbers: a number or None, but not True or False."""
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value, and everything in it, as JSON has it."""
+    """Return a value with text as keys, lists for tuples, and None for NaN and infinite numbers, at any depth."""
     if isinstance(value, Mapping):
         return {str(key): _json_value(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
