@@ -26,18 +26,23 @@ SHORTLIST_PER_PICK = 10  # units on the shortlist for each unit of a large batch
 
 @dataclass(frozen=True)
 class _Offer:
-    """Which units a batch may hold, how many of them, and what it may cost."""
+    """Which units a batch may hold, how many of them, and what the batch may cost."""
 
     size: int
-    available: Positions  # sorted; each of them alone can be paid
+    available: Positions  # sorted; the budget pays for each of these units alone
     pending: Positions
-    closed: Positions  # all that may not be chosen, whatever they cost
+    closed: Positions  # units that may not be chosen, whatever they cost
     cost: Array | None  # (N,)
     budget: Budget
 
     @classmethod
     def of(cls, pool: Pool, size: int, available: ArrayLike, pending: ArrayLike, budget: float | None) -> _Offer:
-        """Return a checked offer; its size is smaller if fewer units can be paid."""
+        """Return a checked offer; raise InputError if positions are repeated or out of range.
+
+        Pending units and units that cost more than the budget are not available. The offer's size is smaller than
+        ``size`` if only costs leave too few units. If too few units were available at any cost, the size is kept, and
+        choosing will raise InputError.
+        """
         units = len(pool)
         waiting = check_positions(pending, units, "pending")
         open_units = np.setdiff1d(check_positions(available, units, "available"), waiting)
@@ -47,14 +52,21 @@ class _Offer:
         return cls(size, paid, waiting, np.setdiff1d(np.arange(units), open_units), pool.cost, money)
 
     def offered(self, scores: Array, *, per_cost: bool) -> Array:
-        """Return scores (N,), divided by cost on the scale of importance, that are -inf for units not available."""
+        """Return a copy of scores (N,) in which units that are not available have -inf.
+
+        With ``per_cost``, the log of each unit's cost is subtracted: importance is divided by cost.
+        """
         offered = np.full(len(scores), -np.inf)
         price = self.cost if per_cost else None
         offered[self.available] = (scores if price is None else scores - np.log(price))[self.available]
         return offered
 
     def drawn(self, scores: Array, temperature: float, rng: np.random.Generator) -> Positions:
-        """Return units drawn by softmax; units that can no longer be paid are passed over."""
+        """Return units drawn by softmax in the order of choice, ``size`` of them unless the budget ends before.
+
+        A unit that costs more than what is left of the budget is passed over. Raises InputError if too few scores are
+        finite.
+        """
         if self.budget.limit is None:
             return select(scores, self.size, temperature=temperature, rng=rng)
         size = max(self.size, int(np.isfinite(scores).sum()))
@@ -62,7 +74,7 @@ class _Offer:
         return self.paid(order)[: self.size]
 
     def paid(self, chosen: Positions) -> Positions:
-        """Return the chosen units that the budget pays for, first come, first served."""
+        """Return the chosen units that the budget pays for, first come, first served. Other units are passed over."""
         return chosen[self.budget.pays_in_order(costs_of(chosen, self.cost))]
 
 
@@ -92,33 +104,36 @@ def choose_batch(
     model : CateEstimator
         Fitted on what has been measured so far.
     pool : Pool
-        For example ``MemoryPool(X, treatment)``. If it has costs, importance is divided by cost, except at random.
+        For example ``MemoryPool(X, treatment)``. If it has costs, importance is divided by cost, unless the function
+        was registered with ``per_cost=False``, as ``random`` was.
     acquisition : str or callable
         A score function or a batch function. A batch function has its own rule, without temperature or scores.
     size : int
         How many units to choose.
     available : positions
-        Units that may be chosen.
+        Units that may be chosen; pending units among them are not.
     rng : numpy.random.Generator
         Source of randomness.
     batch : "softmax", "greedy" or "auto", optional
-        Sample all at once by score, or one by one with conditioning after each pick; see :func:`batch_rule`. By
-        default the acquisition function's own rule.
+        "softmax" draws all units at once by score. "greedy" takes one unit after another, and conditions the belief
+        after each. For "auto" see :func:`batch_rule`. By default the acquisition function's own rule.
     temperature : float, optional
         Of the softmax; by default the acquisition function's own, and 0 for greedy.
     pending : positions
         Units chosen earlier whose outcome is still to come. They are never chosen; greedy batches take them into
         account.
     measured : positions, optional
-        For batch functions, which treat pending units as measured; by default all units that are not available.
+        Units with outcomes; only batch functions use them, and treat pending units as measured too. By default all
+        units that are not available.
     population : TargetPopulation, optional
         Whose effects matter, as positions in the pool; by default :func:`pool_population`.
     propensity : function, optional
         Returns P(treated given x) from covariates, for pools that hold no propensities.
     budget : float, optional
-        What the batch may cost. The batch is smaller if the budget does not suffice.
+        What the batch may cost; no limit by default. The batch is smaller if the budget does not suffice.
     scores : (N,), optional
-        What :func:`score_pool` returned for this model.
+        What :func:`score_pool` returned for this model and acquisition function; by default computed if needed. Units
+        with -inf are not drawn, and do not enter a shortlist.
     shortlist : int, optional
         A greedy batch is chosen among so many units, by default 4,096, or ten times ``size`` if that is more, because
         conditioning needs covariances between units. Half of them have the highest scores, half are drawn by softmax
@@ -129,12 +144,13 @@ def choose_batch(
     Returns
     -------
     positions (size,)
-        In the order of choice.
+        In the order of choice; fewer if the budget ends before.
 
     Raises
     ------
     InputError
-        If fewer than ``size`` units are available, or the model cannot give what the rule needs.
+        If fewer than ``size`` units are available, an argument does not fit the pool, or the model cannot give what the
+        rule needs.
 
     Examples
     --------
@@ -159,6 +175,7 @@ def choose_batch(
         return np.empty(0, dtype=np.intp)
 
     def offered_scores() -> Array:
+        """Return the given or computed scores (N,), divided by cost, with -inf for units that are not available."""
         values = checked_scores
         if values is None:
             values = score_pool(model, units, function, population=population, propensity=propensity, rng=rng)
@@ -193,7 +210,11 @@ def choose_batch(
 def _covariate_batch(
     function: acq.BatchFunction, pool: Pool, offer: _Offer, measured: ArrayLike | None, rng: np.random.Generator
 ) -> Positions:
-    """Return the batch that a batch function chooses, cut to what the budget pays."""
+    """Return the batch that a batch function chooses, without the units that the budget does not pay for.
+
+    The function sees the covariates of all units. The units that it treats as measured are all that may not be chosen,
+    or ``measured`` and the pending units if ``measured`` is given.
+    """
     everyone = all_units(pool)
     taken = offer.closed
     if measured is not None:
@@ -205,7 +226,10 @@ def _covariate_batch(
 def _with_targets(
     rows: Positions, population: acq.TargetPopulation | None
 ) -> tuple[Positions, acq.TargetPopulation | None]:
-    """Return rows and after them the targets that are not among them, and the population as positions in these rows."""
+    """Return ``rows`` with all targets appended that were missing, and the population as places in these rows.
+
+    Without a population, returns ``rows`` and None.
+    """
     if population is None:
         return rows, None
     joint = np.concatenate([rows, np.setdiff1d(population.positions, rows)])
@@ -220,14 +244,16 @@ def _with_targets(
 def batch_rule(model: CateEstimator, pool: Pool, rule: BatchRule = "auto") -> BatchRule:
     """Return "softmax" or "greedy": ``rule`` itself, or for "auto" greedy if the model can say how units covary.
 
+    A model cannot say how units covary if its belief comes from fewer than 100 draws.
+
     Parameters
     ----------
     model : CateEstimator
         Fitted.
     pool : Pool
-        The belief about its first unit is looked at.
+        Unless the rule is "softmax", the model gives its belief about the first unit.
     rule : "softmax", "greedy" or "auto"
-        The rule asked for.
+        The rule that was asked for.
 
     Returns
     -------
@@ -236,7 +262,7 @@ def batch_rule(model: CateEstimator, pool: Pool, rule: BatchRule = "auto") -> Ba
     Raises
     ------
     InputError
-        If greedy batches are asked for from a model that cannot say how units covary.
+        If ``rule`` is "greedy" and the model cannot say how units covary, or if there is no such rule.
 
     Examples
     --------
@@ -263,10 +289,11 @@ def _shortlist(
     temperature: float,
     rng: np.random.Generator,
 ) -> Positions:
-    """Return sorted positions of ``limit`` promising units, or all that are available if they are no more.
+    """Return sorted positions of ``limit`` promising units, or all available units if they are no more than ``limit``.
 
-    ``offered_scores`` returns scores that are -inf for all others. It is called only if needed, and its result is
-    changed.
+    Half of the units have the highest scores; the others are drawn by softmax with ``temperature``. ``offered_scores``
+    returns scores (N,) that are -inf for units that are not available. It is called only if needed, and the array that
+    it returns is changed.
     """
     if len(available) <= limit:
         return available

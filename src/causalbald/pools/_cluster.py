@@ -26,11 +26,14 @@ from causalbald.tables import to_numbers
 def ray_scores(
     scorer: Scorer, size: int, *, pool: ParquetPool, address: str | None, weight: tuple[str, float] | None = None
 ) -> Iterator[Array]:
-    """Yield the scores of all units, in order; the cluster's tasks read, encode and score the rows.
+    """Yield the scores of all units, in order and in parts; the cluster's tasks read, encode and score the rows.
 
-    A backend of `score_pool`. ``weight`` is the column that says how much each unit's effect matters, and the sum of
-    this column over the pool; it is read only if effects of single units are weighted. Raises InputError for a function
-    that draws at random, and CausalBaldError if a task fails or rows come back in another order.
+    A backend of `score_pool`. Each task scores ``size`` units at a time. ``address`` is that of the Ray cluster; with
+    None, Ray is started on this machine. ``weight`` is the column that says how much each unit's effect matters, and
+    the sum of this column over the pool. The column is read only if the targets are a sample.
+
+    Raises InputError for a function that draws at random, or if Ray cannot read the files as one table. Raises
+    CausalBaldError if a task fails, rows are missing or rows come back in another order.
     """
     if "rng" in scorer.function.needs:
         raise InputError(f"acquisition {scorer.function.name!r} draws at random, row after row: use backend 'local'.")
@@ -60,12 +63,13 @@ def ray_scores(
 def _task(
     encoding: Encoding, scorer: Scorer, size: int, weight: tuple[str, float] | None
 ) -> Callable[[pa.Table], pa.Table]:
-    """Return the function that a task of the cluster runs: from the rows of a table to their scores and arms."""
+    """Return the function that a task of the cluster runs: it turns rows of the pool into their scores and arms."""
     # A function with a name is looked up by it: the module of a plugin cannot be sent.
     function = scorer.function.name if scorer.function.name in acq.names() else scorer.function
     options = {f.name: getattr(scorer, f.name) for f in fields(scorer) if f.name != "function"}
 
     def work(table: pa.Table) -> pa.Table:
+        """Return a table of ``score`` and ``arm`` for the rows of a table."""
         local_scorer = Scorer(function=acq.load_score_function(function), **options)
         rows = encoding.block(table)
         unit_weight = None if weight is None else to_numbers(table[weight[0]], weight[0]) / weight[1]
@@ -81,7 +85,10 @@ def _task(
 
 @contextmanager
 def _in_order() -> Iterator[None]:
-    """Let Ray Data keep the order of rows and be silent; turn its errors into one line."""
+    """Let Ray Data keep the order of rows and be silent within the block; its settings return afterwards.
+
+    Turns an error of Ray into a CausalBaldError of one line, and files that are not one table into an InputError.
+    """
     from ray import data
     from ray.exceptions import RayError
 

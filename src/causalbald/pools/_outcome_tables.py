@@ -23,10 +23,11 @@ RESULT_COLUMNS = ("score", "effect", "lower", "upper")
 
 
 def read_outcomes(pool: ParquetPool, sources: Sequence[Any], outcome: str) -> tuple[Positions, Array]:
-    """Return the positions of all units in some tables, sorted, and their outcomes; NaN where none is known yet.
+    """Return the positions of all units in some tables, sorted, and their outcomes.
 
-    Called by `ParquetRound`. Raises InputError if a table cannot be read, an id is not in the pool, or two tables have
-    different outcomes for one id.
+    ``sources`` are paths or tables, and ``outcome`` is the column of the outcome. An outcome is NaN if no table has it.
+    Called by `ParquetRound`. Raises InputError if there are no tables, a table cannot be read, an id is not in the
+    pool, or an id has different outcomes.
     """
     if not sources:
         raise InputError("no table of outcomes is given: one with ids and outcomes is needed.")
@@ -51,7 +52,7 @@ def read_outcomes(pool: ParquetPool, sources: Sequence[Any], outcome: str) -> tu
 
 
 def _read_source(pool: ParquetPool, source: Any, outcome: str) -> pa.Table:
-    """Return ``id`` (text) and ``outcome`` of the rows of one table; errors name its file."""
+    """Return ``id`` (text) and ``outcome`` of the rows of one table. An InputError names the file, if it is one."""
     try:
         return _read_rows(pool, source, outcome)
     except InputError as error:
@@ -61,7 +62,10 @@ def _read_source(pool: ParquetPool, source: Any, outcome: str) -> pa.Table:
 
 
 def _read_rows(pool: ParquetPool, source: Any, outcome: str) -> pa.Table:
-    """Return ``id`` (text) and ``outcome`` of the rows of one table."""
+    """Return ``id`` (text) and ``outcome`` of the rows of one table. Called by `_read_source`.
+
+    If ids of the pool are numbers, ids such as 7.0 count as 7.
+    """
     reading = read_table(source, text=[pool.id])
     remedy = "give the whole table that `choose` wrote, or a Parquet file"
     ids = read_ids(reading, pool.id, pool.contained, partial(_unit_of_row, pool, reading.data), remedy)
@@ -73,10 +77,11 @@ def _read_rows(pool: ParquetPool, source: Any, outcome: str) -> pa.Table:
 
 
 def _unit_of_row(pool: ParquetPool, table: pa.Table, row: int, cell: str) -> str | None:
-    """Return the id that a row of a batch means, where a leading apostrophe may be part of the id or of the format.
+    """Return the id that the ``cell`` of a row means, if its leading apostrophe may belong to the id or to the format.
 
-    Both readings are ids of the pool; the arm in the row decides. None if the table is not a batch that `choose`
-    wrote, or no arm fits.
+    Called if ``cell`` is an id of the pool both with the apostrophe and without. The id whose arm is that of the row is
+    returned; the id without the apostrophe if both have this arm. None if the table is not a batch that `choose` wrote,
+    or if neither id has this arm.
     """
     if not {pool.treatment, *RESULT_COLUMNS} <= {*table.column_names}:
         return None

@@ -20,22 +20,24 @@ class SequentialBelief(Protocol):
 
     @property
     def belief(self) -> Posterior:
-        """The belief after all outcomes so far."""
+        """The belief about all N units after all outcomes so far."""
 
     @property
     def targets(self) -> TargetBelief | None:
         """The belief about the target population after all outcomes so far; None if ``belief`` is enough."""
 
     def measure(self, unit: int) -> None:
-        """Allow for the outcome of a unit under its arm, whatever its value will be."""
+        """Condition both beliefs on the outcome of a unit under its arm, whatever the outcome's value will be."""
 
 
 def sequential_belief(
     posterior: Posterior, treatment: Treatment, function: ScoreFunction, population: TargetPopulation | None
 ) -> SequentialBelief:
-    """Return the cheapest sequential belief that holds all that a score function looks at.
+    """Return the cheapest sequential belief that holds all that a score function looks at. Called by `select_greedy`.
 
-    Called by `select_greedy`. ``population`` is the whole pool by default.
+    A function without a target population gets only beliefs about single units. A function that takes ``population``
+    gets the joint belief. A function that takes ``targets`` gets beliefs about single units, and covariances with the
+    targets; ``population`` is then all units by default.
     """
     if not function.needs_population:
         return SequentialMarginals(posterior, treatment)
@@ -56,16 +58,17 @@ class SequentialJoint:
         self.belief, self._arm = posterior, treatment
 
     def measure(self, unit: int) -> None:
-        """Allow for the outcome of a unit under its arm, whatever its value will be."""
+        """Condition the belief on the outcome of a unit under its arm, whatever the outcome's value will be."""
         self.belief = self.belief.condition(unit, int(self._arm[unit]))
 
 
 class SequentialMarginals:
     """Beliefs about single units, and their covariances with targets, updated in place after each outcome.
 
-    Write mu_i for the expected outcomes (K,) of unit i. The prior belief is Cov(mu_i, mu_j) = F_i F_jᵀ, plus R_i if
-    i = j. An outcome y of unit m under arm t, with noise s2, takes s sᵀ off the joint covariance, where
-    s_i = Cov(mu_i, mu_mt) / sqrt(v + s2) and v = Var mu_mt. The rows F_i need not change:
+    Write mu_i for the expected outcomes (K,) of unit i. Before any outcome, Cov(mu_i, mu_j) = F_i F_jᵀ, plus R_i if i =
+    j: F_i (K, R) are the unit's rows of ``posterior.factor``, and R_i (K, K) is its residual. An outcome y of unit m
+    under arm t, with noise s2, takes s sᵀ off the joint covariance, where s_i = Cov(mu_i, mu_mt) / sqrt(v + s2) and v =
+    Var mu_mt. The rows F_i need not change:
 
     - A metric M (R, R), at first the identity, stands between them: the shared part is F_i M F_jᵀ. The outcome changes
       it to M - (M f)(M f)ᵀ / (v + s2), with the measured unit's row f = F_mt.
@@ -82,7 +85,7 @@ class SequentialMarginals:
     treatment : (N,)
         The arm of each unit.
     population : TargetPopulation, optional
-        Units whose covariances with all units are kept up to date.
+        Targets whose covariances with all units are kept up to date; by default none, and ``targets`` is None.
 
     Examples
     --------
@@ -97,6 +100,7 @@ class SequentialMarginals:
     """
 
     def __init__(self, posterior: Posterior, treatment: Treatment, population: TargetPopulation | None = None) -> None:
+        """Start from the belief before any outcome. The arrays of ``posterior`` are never changed."""
         self._joint, self._arm, self._population = posterior, treatment, population
         self._target_positions = np.empty(0, dtype=np.intp) if population is None else population.positions
         self._within = posterior.latent_covariance  # (N, K, K), of each unit with itself
@@ -115,7 +119,10 @@ class SequentialMarginals:
         return TargetBelief(self._population, self.belief.linearised(), self._covariance, self._places)
 
     def measure(self, unit: int) -> None:
-        """Allow for the outcome of a unit under its arm, whatever its value will be."""
+        """Condition all beliefs on the outcome of a unit under its arm, whatever the outcome's value will be.
+
+        Replaces ``belief``, and changes the covariances with targets in place.
+        """
         arm = int(self._arm[unit])
         # What a binary outcome is worth changes with what is believed; a noiseless one must not become worth more.
         source = self._joint if self._joint.link == "identity" else self.belief
@@ -143,11 +150,11 @@ class SequentialMarginals:
         return p._derived(factor=np.empty((*p.mean.shape, 0)), residual=self._within)
 
     def _row(self, unit: int) -> Array:
-        """Return the rows (K, R) of the factor that a unit has now."""
+        """Return the rows (K, R) of the factor that a unit has after all outcomes so far."""
         return self._measured_rows[unit] if unit in self._measured_rows else self._joint.factor[unit].astype(np.float64)
 
     def _times(self, vector: Array) -> Array:
-        """Return the product of each row of the factor with a vector, (N, K)."""
+        """Return the product of each row of the factor, after all outcomes so far, with a vector (R,): (N, K)."""
         units, arms, rank = self._joint.factor.shape
         rows = self._joint.factor.reshape(units * arms, rank)  # a stack of small matrices takes twice as long
         blocks = (rows[start : start + _BLOCK_ROWS] for start in range(0, len(rows), _BLOCK_ROWS))
@@ -158,9 +165,10 @@ class SequentialMarginals:
         return product
 
     def _covariance(self, rows: slice, arm: int | None) -> Array:
-        """Return covariances (n, J) of units' outcomes with the targets; see :class:`TargetBelief`.
+        """Return covariances (n, J) of the units ``rows`` with the targets under ``arm``; see :class:`TargetBelief`.
 
-        They are computed when first asked for, and kept up to date by `measure` from then on.
+        The first call for an ``arm`` computes the covariances of all units; from then on `measure` keeps them up to
+        date. The result is a view of the array that is kept, not a copy.
         """
         if arm not in self._across:
             factor = self._joint.factor
@@ -180,13 +188,16 @@ class SequentialMarginals:
         return values[np.arange(len(values)), self._arm]
 
     def _at_targets(self, values: AnyArray, arm: int | None) -> Array:
-        """Return the entries (J, ...) of values (N, K, ...) for targets under an arm, or the difference of arms."""
+        """Return the entries (J, ...) of values (N, K, ...) for the targets under ``arm``.
+
+        With ``arm`` None, returns the entries of arm 1 minus the entries of arm 0.
+        """
         at_targets = values[self._target_positions].astype(np.float64, copy=False)
         return at_targets[:, 1] - at_targets[:, 0] if arm is None else at_targets[:, arm]
 
     @cached_property
     def _places(self) -> Positions:
-        """Where each unit is among the targets, or -1."""
+        """Place (N,) of each unit among the targets, counted from 0; -1 for units that are no targets."""
         places = np.full(len(self._joint), -1)
         places[self._target_positions] = np.arange(len(self._target_positions))
         return places

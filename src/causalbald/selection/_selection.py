@@ -28,10 +28,10 @@ def select(scores: ArrayLike, size: int, *, temperature: float, rng: np.random.G
     size : int
         How many units to choose.
     temperature : float
-        T > 0 draws without replacement with probability proportional to exp(score / T), as Gumbel
-        top-k; T = 0 takes the largest scores, ties broken by ``rng``.
+        T > 0 draws unit after unit without replacement, with probability proportional to exp(score / T), as Gumbel
+        top-k. T = 0 takes the largest scores, and ``rng`` breaks ties.
     rng : numpy.random.Generator
-        Source of randomness.
+        Source of randomness, used at every temperature.
 
     Returns
     -------
@@ -41,7 +41,8 @@ def select(scores: ArrayLike, size: int, *, temperature: float, rng: np.random.G
     Raises
     ------
     InputError
-        If a score is NaN or +inf, or fewer than ``size`` scores are finite.
+        If scores are not (N,), a score is NaN or +inf, the temperature is negative or not finite, or fewer than
+        ``size`` scores are finite.
 
     Examples
     --------
@@ -76,7 +77,10 @@ def select(scores: ArrayLike, size: int, *, temperature: float, rng: np.random.G
 
 
 def _largest(keys: Array, ties: Array, size: int) -> Positions:
-    """Return the positions of the ``size`` largest keys in decreasing order; equal keys by decreasing ``ties``."""
+    """Return the positions of the ``size`` largest keys (n,), the largest first; all positions if n is smaller.
+
+    Equal keys are in the order of ``ties`` (n,), the largest first.
+    """
     is_partial = 0 < size < len(keys)
     candidates = np.flatnonzero(keys >= np.partition(keys, -size)[-size]) if is_partial else np.arange(len(keys))
     return candidates[np.lexsort((ties[candidates], keys[candidates]))[::-1][:size]]
@@ -84,6 +88,8 @@ def _largest(keys: Array, ties: Array, size: int) -> Positions:
 
 def check_relates_units(posterior: Posterior) -> None:
     """Raise InputError if a belief comes from so few draws that its covariances between units mean nothing.
+
+    Fewer than 100 draws, or members of an ensemble, are too few. A belief in closed form is never refused.
 
     Parameters
     ----------
@@ -121,6 +127,8 @@ def select_greedy(
 ) -> Positions:
     """Return ``size`` units chosen one by one: after each pick, the belief is conditioned and all are scored again.
 
+    Warns if most of the variance is treated as independent across units. ``posterior`` is not changed.
+
     Parameters
     ----------
     posterior : Posterior
@@ -132,7 +140,8 @@ def select_greedy(
     size : int
         How many units to choose.
     pending : positions
-        Units chosen earlier whose outcome is still to come: conditioned on first, never chosen.
+        Units chosen earlier whose outcomes are still to come. The belief is conditioned on these outcomes first, and
+        the units are not chosen.
     excluded : positions
         Units that must not be chosen, for example because they are measured already.
     propensity : (N,), optional
@@ -140,9 +149,11 @@ def select_greedy(
     population : TargetPopulation, optional
         As for :func:`causalbald.acquisition.score`.
     cost : (N,), optional
-        What measuring each unit costs. Importance is then divided by cost, unless the function says otherwise.
+        What measuring each unit costs; by default each costs 1. Importance is divided by cost, unless the function was
+        registered with ``per_cost=False``.
     budget : float, optional
-        Stop when no unit can be paid from what is left, even with fewer than ``size`` units.
+        What all units of the batch together may cost; no limit by default. A unit that costs more than what is left is
+        passed over. If no unit can be paid, the batch ends with fewer than ``size`` units.
     temperature : float
         0 takes the best unit at each pick; above 0, each pick is drawn by softmax.
     rng : numpy.random.Generator, optional
@@ -158,7 +169,8 @@ def select_greedy(
     Raises
     ------
     InputError
-        If fewer than ``size`` units can be chosen, the belief comes from few draws, or ``rng`` is missing.
+        If fewer than ``size`` units can be chosen, the belief comes from few draws, ``rng`` is missing, or the
+        acquisition function is a batch function.
 
     Examples
     --------
