@@ -10,13 +10,13 @@ from causalbald._typing import Array, Treatment
 def area_under_curve(score: Array, treatment: Treatment) -> float:
     """Return the probability that the score of a treated unit is above the score of a control (AUC).
 
-    Ties count half. Both arms must be present. Written by hand because importing scikit-learn takes seconds, and the
-    diagnostics of a campaign are needed before any model.
+    Ties count half. Both arms must occur, which is not checked. The AUC is computed by hand because importing
+    scikit-learn takes seconds, and the diagnostics of a campaign are needed before any model.
 
     Parameters
     ----------
     score : (N,)
-        A score of each unit.
+        A number for each unit, without missing ones; only the order counts.
     treatment : (N,)
         The arm of each unit, 0 or 1.
     """

@@ -26,7 +26,8 @@ def balance_table(X: Any, treatment: ArrayLike, weights: ArrayLike | None = None
     treatment : (N,)
         The arm of each unit, 0 or 1.
     weights : (N,), optional
-        Weights of the units in the means, not negative, for example inverse propensities.
+        Weights of the units in the means, not negative, for example inverse propensities. By default all units count
+        the same.
 
     Returns
     -------
@@ -40,7 +41,8 @@ def balance_table(X: Any, treatment: ArrayLike, weights: ArrayLike | None = None
     Raises
     ------
     InputError
-        If an arm is empty, a covariate is not a number, or a weight is negative.
+        If an arm is empty, a covariate is not a number or is missing, a weight is negative, or an arm has only weights
+        of 0.
 
     Examples
     --------
@@ -77,13 +79,16 @@ def balance_table(X: Any, treatment: ArrayLike, weights: ArrayLike | None = None
 
 
 def _standardise(difference: Array, scale: Array) -> Array:
-    """Return differences divided by a scale; where the scale is 0, a difference is 0 or infinite."""
+    """Return each difference (D,) divided by its scale (D,).
+
+    Where the scale is 0, a difference of 0 stays 0 and any other becomes infinite, with its sign.
+    """
     unscaled = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))
     return np.where(scale == 0, unscaled, difference / np.where(scale == 0, 1.0, scale))
 
 
 def _check_weights(weights: ArrayLike, length: int) -> Array:
-    """Return checked weights; raise InputError if one is negative."""
+    """Return weights (N,) as floats; raise InputError if there are not ``length``, or one is negative or missing."""
     w = check_vector(weights, "weights", length)
     if (w < 0).any():
         raise InputError(f"weights must not be negative, found {w.min():g}.")
@@ -91,7 +96,10 @@ def _check_weights(weights: ArrayLike, length: int) -> Array:
 
 
 def _weighted_mean(units: Array, weights: Array, arm: int) -> Array:
-    """Return the weighted mean of each covariate (D,); raise InputError if all weights of an arm are 0."""
+    """Return the weighted mean (D,) of each covariate of the ``units`` (N, D) of one arm.
+
+    Raises InputError, which names the ``arm``, if all weights are 0.
+    """
     if weights.sum() == 0:
         raise InputError(f"all weights of arm {arm} are zero: someone must count.")
     mean: Array = weights @ units / weights.sum()

@@ -30,9 +30,10 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 def determines_treatment(values: Any, treatment: ArrayLike) -> float:
     """Return how well one column alone separates treated from control, as an AUC: 0.5 not at all, 1 always.
 
-    Numbers and dates count by their order, in either direction. Categories, and numbers with at most 20 different
-    values, count by the share of treated units of the category in the other four of five folds. So a category with a
-    single unit, such as an id, separates nothing. Missing values are a category.
+    Numbers and dates count by their order, in either direction; missing ones are left out. Categories, and numbers and
+    dates with at most 20 different values, count by the share of treated units that a unit's category has in the other
+    four of five folds. So a category with a single unit, such as an id, separates nothing. Missing values are one of
+    the categories. If a column counts in both ways, the larger AUC is returned.
 
     Parameters
     ----------
@@ -44,7 +45,8 @@ def determines_treatment(values: Any, treatment: ArrayLike) -> float:
     Returns
     -------
     float
-        The AUC. It is 0.5 if a separation could be chance: with fewer than 20 values, or fewer than 5 in an arm.
+        The AUC, at least 0.5. It is 0.5 if a separation could be chance: with fewer than 20 units, or fewer than 5 in
+        an arm.
 
     Raises
     ------
@@ -129,8 +131,9 @@ def sounds_measured_after(name: str) -> bool:
 def find_leaks(covariates: pd.DataFrame, treatment: ArrayLike) -> pd.DataFrame:
     """Return which columns may be consequences of the treatment, and why.
 
-    A column is suspected if it determines the treatment (AUC over 0.99), if it is known almost only in one arm (AUC of
-    missing values over 0.9), or by its name.
+    A column is suspected if it determines the treatment (AUC above 0.99, see :func:`determines_treatment`), if it is
+    known almost only in one arm (AUC above 0.9, see :func:`missing_by_arm`), or if its name sounds so, see
+    :func:`sounds_measured_after`.
 
     Parameters
     ----------
@@ -142,7 +145,8 @@ def find_leaks(covariates: pd.DataFrame, treatment: ArrayLike) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row per column: ``column, auc, missing_auc, reason``. The reason is empty if there is no suspicion.
+        A row per column of ``covariates``: ``column, auc, missing_auc, reason``. The reason is empty text if there is
+        no suspicion.
 
     Raises
     ------
@@ -167,7 +171,10 @@ def find_leaks(covariates: pd.DataFrame, treatment: ArrayLike) -> pd.DataFrame:
 
 
 def _checked(values: Any, treatment: ArrayLike) -> tuple[pd.Series[Any], Treatment]:
-    """Return a column and the arms (N,), checked; raise InputError if an arm is empty."""
+    """Return ``values`` as a column with rows from 0, and the arms (N,) as 0 and 1.
+
+    Raises InputError if they differ in length, an arm is empty, or an arm is not 0 or 1.
+    """
     column = pd.Series(values).reset_index(drop=True)
     t = check_treatment(treatment, len(column))
     check_both_arms(t, "units")
@@ -175,15 +182,18 @@ def _checked(values: Any, treatment: ArrayLike) -> tuple[pd.Series[Any], Treatme
 
 
 def _are_enough(t: Treatment) -> bool:
-    """Return whether a perfect separation of these arms would hardly be chance (probability below 1 in 7,000)."""
+    """Return whether so many units per arm are enough: at least 20 in all, and 5 in each arm.
+
+    A perfect separation of the arms ``t`` (N,) would then hardly be chance: its probability is below 1 in 7,000.
+    """
     return len(t) >= _MIN_UNITS and int(np.bincount(t, minlength=2).min()) >= _MIN_UNITS_PER_ARM
 
 
 def _category_auc(column: pd.Series[Any], t: Treatment) -> float:
-    """Return the AUC of a column as categories.
+    """Return the AUC of a column as categories, at least 0.5; missing values are a category.
 
     The score of a unit is the share of treated units of its category in the other folds, shrunk by one unit towards the
-    share of treated units in the pool.
+    share of treated units among all units. The folds are always drawn with the same seed.
     """
     code = pd.factorize(column, use_na_sentinel=False)[0]
     # The units of each category are spread evenly over the folds, whatever their arms. If folds were balanced by arm as

@@ -28,7 +28,7 @@ def representativeness(groups: Any, measured: ArrayLike, alpha: float = 0.05) ->
         The category of each unit. A Categorical sets the order of the groups. Missing values are a group. See
         :func:`group_values`.
     measured : (N,) bool
-        Whether each unit is measured.
+        Whether each unit is measured. If none is, shares and ratios are NaN.
     alpha : float
         The intervals of all groups hold together with probability 1 - alpha, by Bonferroni's correction. For several
         columns, divide alpha by their number.
@@ -37,14 +37,15 @@ def representativeness(groups: Any, measured: ArrayLike, alpha: float = 0.05) ->
     -------
     DataFrame
         A row per group: ``group, pool, pool_share, measured, measured_share, ratio, lower, upper, under_measured``.
+        Groups without units are left out.
         ``ratio`` is the share among the measured divided by the share of the pool. Its interval is exact, by the
         hypergeometric distribution: it holds all ratios K'/K such that the measured units could be a random sample of a
-        pool with K' instead of K units of the group. ``under_measured`` is an interval below 1.
+        pool with K' instead of K units of the group. ``under_measured`` says whether the whole interval is below 1.
 
     Raises
     ------
     InputError
-        If there are no units, or ``measured`` is not true or false for each.
+        If there are no units, ``measured`` is not true or false for each, or ``alpha`` is not between 0 and 1.
 
     Examples
     --------
@@ -90,14 +91,15 @@ def group_values(values: Any, max_groups: int = 5) -> pd.Categorical[str]:
     values : (N,)
         Numbers or categories, some of which may be missing.
     max_groups : int
-        The number of quantile groups of numbers. Equal numbers stay in one group, so there may be fewer groups.
-        Numbers with at most so many different values have a group per value.
+        The largest number of quantile groups of numbers. Equal numbers stay in one group, so there may be fewer groups.
+        If numbers have at most ``max_groups`` different values, each value has a group. Categories and yes/no ignore
+        ``max_groups``.
 
     Returns
     -------
     Categorical
-        Groups of numbers are named by their range. Of more than 12 categories the 11 largest stay, and the others share
-        a group. Missing values are the last group.
+        Groups of numbers are named by their range. If there are more than 12 categories, the 11 largest keep their
+        names, and the others share the group ``(other)``. Missing values are the last group, ``(missing)``.
 
     Raises
     ------
@@ -124,7 +126,10 @@ def group_values(values: Any, max_groups: int = 5) -> pd.Categorical[str]:
 
 
 def _coded(groups: Any) -> tuple[Positions, list[str]]:
-    """Return the number of each unit's group (N,) and the groups' names; groups without units are left out."""
+    """Return the place (N,) of each unit's group in the list of group names, and that list.
+
+    Groups without units are left out; missing values are the group ``(missing)``. Raises InputError without units.
+    """
     categories = pd.Categorical(groups).remove_unused_categories()
     if len(categories) == 0:
         raise InputError("there are no units: groups is empty.")
@@ -136,10 +141,11 @@ def _coded(groups: Any) -> tuple[Positions, list[str]]:
 
 
 def _largest_group(chosen: Positions, sample: int, units: int, tail: float) -> Positions:
-    """Return the largest size of each group in the pool (G,) for which the sample is not too small a share.
+    """Return an upper bound (G,) on the size of each group in a pool, from how many of a random sample belong to it.
 
-    That is the largest K' with P(at most ``chosen`` of ``sample`` units are of the group) > ``tail``. The probability
-    falls with K', so K' is found by bisection.
+    The pool has ``units`` units, and ``chosen`` (G,) of the ``sample`` units are of each group. The bound is the
+    largest size K' with P(at most ``chosen`` of ``sample`` units are of the group) > ``tail``. The probability falls
+    with K', so K' is found by bisection.
     """
     from scipy.stats import hypergeom
 
@@ -152,7 +158,10 @@ def _largest_group(chosen: Positions, sample: int, units: int, tail: float) -> P
 
 
 def _quantile_groups(numbers: Array, limit: int) -> tuple[Positions, list[str]]:
-    """Return the group of each number, of at most ``limit`` quantile groups, and the names of the groups."""
+    """Return the group (N,) of each number, counted from 0 in the order of the numbers, and the names of the groups.
+
+    There are at most ``limit`` groups: one per value if there are so few values, else quantile groups.
+    """
     values = np.unique(numbers)
     if len(values) <= limit:
         ends = values
@@ -164,7 +173,10 @@ def _quantile_groups(numbers: Array, limit: int) -> tuple[Positions, list[str]]:
 
 
 def _range_names(starts: Array, ends: Array) -> list[str]:
-    """Return names of ranges, with three digits or as many more as the ends need to differ."""
+    """Return a name per range, such as "1 to 2", or the number alone if a range starts and ends with it.
+
+    Numbers have three significant digits, or as many more as are needed for all starts, and all ends, to differ.
+    """
     for digits in range(3, 18):
         low, high = ([_number(v, digits) for v in side] for side in (starts, ends))
         if len({*low}) == len(low) and len({*high}) == len(high):
@@ -173,13 +185,20 @@ def _range_names(starts: Array, ends: Array) -> list[str]:
 
 
 def _number(value: float, digits: int) -> str:
-    """Return a number with some significant digits, whole numbers with all of theirs."""
+    """Return a number as text with that many significant ``digits``; whole numbers below 1e15 keep all digits.
+
+    A number with more digits before its decimal point than ``digits`` is rounded to a whole number.
+    """
     whole = value == np.round(value) and abs(value) < 1e15
     return f"{value:.0f}" if whole or 10**digits <= abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
 def _categories(present: pd.Series[Any]) -> tuple[Positions, list[str]]:
-    """Return the group of each value that is not missing, and the names of the groups."""
+    """Return the group of each value, none of them missing, and the names of the groups.
+
+    Names are in the order of a Categorical, else sorted as text. If there are more than ``_MAX_CATEGORIES`` categories,
+    names are sorted as text, and all but the largest categories share the last group, ``(other)``.
+    """
     text = present.astype(str)
     count = text.value_counts()
     if len(count) > _MAX_CATEGORIES:

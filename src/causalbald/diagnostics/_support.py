@@ -73,7 +73,7 @@ class Support:
         return np.bincount(self.treatment[self.unmatched], minlength=2)
 
     def summary(self, names: tuple[str, str] = _ARM_NAMES) -> str:
-        """Return one sentence about the units outside support, with the ``names`` of the arms."""
+        """Return one sentence about the units outside support; ``names`` are the names of control and treated."""
         total, band = len(self.treatment), f"P({names[1]}) outside {band_text(self.band)}"
         if band_text(self.band) != band_text(support_band(EQUAL_ARMS)):
             band += f" (the share in arm {names[1]} is {100 * self.treatment.mean():.3g} %)"
@@ -118,7 +118,7 @@ class Separation:
         return self.auc > MIN_DETERMINED_AUC
 
     def summary(self) -> str:
-        """Return one sentence, with the remedy where treatment is determined."""
+        """Return one sentence about the AUC, or two with the remedy if treatment is determined."""
         if not self.determined:
             return f"Covariates tell treated from control with AUC {self.auc:.2f} (0.5: not at all, 1: always)."
         return (
@@ -182,8 +182,8 @@ def support_band(share_treated: float) -> tuple[float, float]:
     For equal arms the band is [0.1, 0.9], the rule of thumb of Crump, Hotz, Imbens and Mitnik (2009,
     doi:10.1093/biomet/asn055) for a subpopulation whose average effect can be estimated well: at least one in ten units
     with these covariates is in the other arm. An arm that is rare in the pool is rare among most units, even if a coin
-    decided about treatment. The odds of such an arm given x need only be a ninth of its odds in the pool. The other end
-    of the band stays.
+    decided about treatment. The odds of such an arm given x need only be a ninth of its odds in the pool, so the end of
+    the band on its side moves outwards: see :func:`support_margin`. The other end stays at 0.1 or 0.9.
 
     Parameters
     ----------
@@ -207,12 +207,12 @@ def support_band(share_treated: float) -> tuple[float, float]:
 
 
 def band_text(band: tuple[float, float]) -> str:
-    """Return a band as text.
+    """Return a band as text, with two significant digits of each end's distance from 0 or 1, whichever is nearer.
 
     Parameters
     ----------
     band : (float, float)
-        As :func:`support_band` returns it.
+        The lower and the upper end, as :func:`support_band` returns them, above 0 and below 1.
 
     Returns
     -------
@@ -228,7 +228,7 @@ def band_text(band: tuple[float, float]) -> str:
 
 
 def is_outside(propensity: Array, share_treated: float) -> NDArray[np.bool_]:
-    """Return which units are outside common support.
+    """Return which units are outside common support: those with a propensity outside :func:`support_band`.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def is_outside(propensity: Array, share_treated: float) -> NDArray[np.bool_]:
 
 
 def common_support(propensity: ArrayLike, treatment: ArrayLike) -> Support:
-    """Return which units are outside common support.
+    """Return which units are outside common support, by the share of treated units in ``treatment``.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def separation(propensity: ArrayLike, treatment: ArrayLike) -> Separation:
 
 
 def propensity_edges(band: tuple[float, float]) -> Array:
-    """Return the edges of ten equal bins of [0, 1], and the ends of the band if they are inside a bin."""
+    """Return the sorted edges of ten equal bins of [0, 1], and each end of the ``band`` that lies inside a bin."""
     edges = np.union1d(np.linspace(0, 1, 11), band)
     # A bin contains its left edge, but the right end of the band is inside the band.
     edges[edges == band[1]] = np.nextafter(band[1], 1)
@@ -377,14 +377,14 @@ def support_lines(
 
 
 def _checked(propensity: ArrayLike, treatment: ArrayLike) -> tuple[Array, Treatment]:
-    """Return propensities and arms (N,), checked; raise InputError if an arm is empty."""
+    """Return propensities and arms (N,); raise InputError if one is not valid, an arm is empty, or lengths differ."""
     t = check_treatment(treatment)
     check_both_arms(t, "units")
     return check_probability(propensity, len(t)), t
 
 
 def _probability_text(probability: float) -> str:
-    """Return a probability between 0 and 1 with two significant digits of its distance from the nearer end."""
+    """Return a probability above 0 and below 1, to two significant digits of its distance from the nearer end."""
     digits = 1 - math.floor(math.log10(min(probability, 1 - probability)))
     return f"{probability:.{digits}f}".rstrip("0")
 

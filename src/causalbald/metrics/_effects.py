@@ -23,6 +23,11 @@ def sqrt_pehe(effect: ArrayLike, truth: ArrayLike) -> float:
     -------
     float
 
+    Raises
+    ------
+    InputError
+        If the vectors differ in length, or a value is missing or infinite.
+
     Examples
     --------
     >>> from causalbald.metrics import sqrt_pehe
@@ -34,7 +39,7 @@ def sqrt_pehe(effect: ArrayLike, truth: ArrayLike) -> float:
 
 
 def ate_error(effect: ArrayLike, truth: ArrayLike) -> float:
-    """Return the absolute error of the average effect.
+    """Return the absolute error of the average effect: the distance between the means of both vectors.
 
     Parameters
     ----------
@@ -46,6 +51,11 @@ def ate_error(effect: ArrayLike, truth: ArrayLike) -> float:
     Returns
     -------
     float
+
+    Raises
+    ------
+    InputError
+        If the vectors differ in length, or a value is missing or infinite.
 
     Examples
     --------
@@ -76,6 +86,11 @@ def policy_regret(effect: ArrayLike, truth: ArrayLike, *, worthwhile: float = 0.
     -------
     float
 
+    Raises
+    ------
+    InputError
+        If the vectors differ in length, or a value is missing or infinite.
+
     Examples
     --------
     >>> from causalbald.metrics import policy_regret
@@ -88,18 +103,23 @@ def policy_regret(effect: ArrayLike, truth: ArrayLike, *, worthwhile: float = 0.
 
 
 def interval_coverage(lower: ArrayLike, upper: ArrayLike, truth: ArrayLike) -> float:
-    """Return the share of units whose true effect lies in its interval.
+    """Return the share of units whose true effect lies in their interval.
 
     Parameters
     ----------
     lower, upper : (N,)
-        The ends of the intervals.
+        The ends of the intervals. Both ends belong to the interval.
     truth : (N,)
         True effects.
 
     Returns
     -------
     float
+
+    Raises
+    ------
+    InputError
+        If the vectors differ in length, or a value is missing or infinite.
 
     Examples
     --------
@@ -118,11 +138,16 @@ def interval_width(lower: ArrayLike, upper: ArrayLike) -> float:
     Parameters
     ----------
     lower, upper : (N,)
-        The ends of the intervals.
+        The ends of the intervals. An interval whose ends are in the wrong order has a negative width.
 
     Returns
     -------
     float
+
+    Raises
+    ------
+    InputError
+        If the vectors differ in length, or a value is missing or infinite.
 
     Examples
     --------
@@ -135,6 +160,6 @@ def interval_width(lower: ArrayLike, upper: ArrayLike) -> float:
 
 
 def pair(first: ArrayLike, second: ArrayLike) -> tuple[Array, Array]:
-    """Return two checked vectors of the same length."""
+    """Return two vectors as floats; raise InputError unless both are finite and have the same length."""
     a = check_vector(first, "first argument")
     return a, check_vector(second, "second argument", len(a))

@@ -21,14 +21,16 @@ ENOUGH_SEEDS = 6
 
 
 def area_under_curve(labels: ArrayLike, error: ArrayLike) -> float:
-    """Return the mean error over the label curve, by trapezoids divided by the range of labels: lower is better.
+    """Return the mean error over the range of labels, by the trapezoidal rule. Lower is better.
+
+    This is the area under the label curve, divided by the range of labels.
 
     Parameters
     ----------
     labels : (N,)
         Numbers of labels, increasing.
     error : (N,)
-        The error at each of them.
+        The error at each number of labels.
 
     Returns
     -------
@@ -37,7 +39,7 @@ def area_under_curve(labels: ArrayLike, error: ArrayLike) -> float:
     Raises
     ------
     InputError
-        If there are fewer than two points, or the labels do not increase.
+        If there are fewer than two points, the labels do not increase, or a value is missing or infinite.
 
     Examples
     --------
@@ -52,12 +54,13 @@ def area_under_curve(labels: ArrayLike, error: ArrayLike) -> float:
 
 
 def areas(trials: pd.DataFrame, error: str = "pehe") -> pd.Series:
-    """Return the mean error over the label curve of each seed's trial.
+    """Return, for each seed's trial, the mean error over its label curve; see :func:`area_under_curve`.
 
     Parameters
     ----------
     trials : DataFrame
-        Columns ``seed``, ``labels`` and the error. A seed with one row has that error as its mean.
+        Columns ``seed``, ``labels`` and the error, with rows in any order. The mean of a seed with one row is the error
+        in that row.
     error : str
         Column of the error.
 
@@ -65,6 +68,11 @@ def areas(trials: pd.DataFrame, error: str = "pehe") -> pd.Series:
     -------
     Series
         Indexed by seed.
+
+    Raises
+    ------
+    InputError
+        If a seed with several rows has the same number of labels twice, or a missing error.
 
     Examples
     --------
@@ -87,9 +95,9 @@ def paired_interval(differences: Array, alpha: float = 0.05) -> tuple[float, flo
     Parameters
     ----------
     differences : (N,)
-        One difference per pair.
+        One difference per pair, at least one. A missing difference makes the mean and both ends NaN.
     alpha : float
-        One minus the probability of the interval.
+        One minus the probability of the interval. It is not checked.
 
     Returns
     -------
@@ -113,7 +121,7 @@ def paired_interval(differences: Array, alpha: float = 0.05) -> tuple[float, flo
 
 
 def comparable_trials(trials: pd.DataFrame, names: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
-    """Return the trials that have all ``values`` at every fit.
+    """Return the trials that have all ``values`` at every fit; a trial with a missing value is left out whole.
 
     Parameters
     ----------
@@ -127,12 +135,12 @@ def comparable_trials(trials: pd.DataFrame, names: Sequence[str], values: Sequen
     Returns
     -------
     DataFrame
-        The rows of complete trials.
+        The rows of complete trials, in the order of ``trials``.
 
     Raises
     ------
     InputError
-        If two trials have the same names, or no trial is complete.
+        If two trials have the same names, so that a number of labels occurs twice, or if no trial is complete.
 
     Examples
     --------
@@ -162,7 +170,7 @@ class LabelsNeeded:
     Parameters
     ----------
     labels : float
-        Infinite if the error never stays there.
+        The number of labels, interpolated between fits. Infinite if the error does not stay at or below the target.
     lower, upper : float
         The central 1 - alpha of that number over bootstrap samples of the seeds. With fewer than ``ENOUGH_SEEDS``
         seeds they are NaN, because such a bootstrap is too confident.
@@ -202,9 +210,10 @@ def labels_to_reach(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> LabelsNeeded:
-    """Return how many labels the mean curve over seeds needs to reach ``target`` and stay there.
+    """Return how many labels the mean curve over seeds needs to reach ``target`` and stay at or below it.
 
-    The curve is linearly interpolated between fits. The last crossing counts.
+    The curve is linearly interpolated between fits. The last crossing counts. A curve that never is above the target
+    needs the labels of the first fit.
 
     Parameters
     ----------
@@ -214,8 +223,12 @@ def labels_to_reach(
         The error to reach.
     error : str
         Column of the error.
-    alpha, bootstrap, seed
-        Level, number of samples and seed of the bootstrap over trials.
+    alpha : float
+        One minus the probability of the interval, between 0 and 1.
+    bootstrap : int
+        Number of bootstrap samples of the trials, at least 1.
+    seed : int
+        Seed of the bootstrap.
 
     Returns
     -------
@@ -224,7 +237,7 @@ def labels_to_reach(
     Raises
     ------
     InputError
-        If the target is not finite, or the seeds have different labels.
+        If the target is not finite, a column is missing, the seeds have different labels, or an option is out of range.
 
     Examples
     --------
@@ -250,8 +263,8 @@ def labels_to_match(
 ) -> LabelsNeeded:
     """Return how many labels the mean curve over seeds needs to reach the final mean error of a baseline.
 
-    The bootstrap draws pairs of trials, so the error to reach changes with the seeds drawn. Otherwise this is
-    :func:`labels_to_reach`.
+    The final error is the error at the baseline's largest number of labels. The bootstrap draws pairs of trials, so the
+    error to reach changes with the seeds drawn. Otherwise the result is that of :func:`labels_to_reach`.
 
     Parameters
     ----------
@@ -261,8 +274,12 @@ def labels_to_match(
         The trials of another method, with the same seeds.
     error : str
         Column of the error.
-    alpha, bootstrap, seed
-        Level, number of samples and seed of the bootstrap over pairs of trials.
+    alpha : float
+        One minus the probability of the interval, between 0 and 1.
+    bootstrap : int
+        Number of bootstrap samples of the pairs of trials, at least 1.
+    seed : int
+        Seed of the bootstrap.
 
     Returns
     -------
@@ -271,7 +288,7 @@ def labels_to_match(
     Raises
     ------
     InputError
-        If the tables have different seeds.
+        If the tables have different seeds, or for a reason that :func:`labels_to_reach` names.
 
     Examples
     --------
@@ -289,7 +306,10 @@ def labels_to_match(
 
 
 def _curves(table: pd.DataFrame, error: str) -> pd.DataFrame:
-    """Return errors with a row per seed and a column per number of labels."""
+    """Return the errors of one method's trials, with a row per seed and a column per number of labels.
+
+    Raises InputError if a column is missing, or a seed lacks the error at a number of labels that another seed has.
+    """
     missing = [c for c in ("seed", "labels", error) if c not in table]
     if missing:
         raise InputError(f"table has no column {missing[0]!r}: pass trials of run_trial with a seed column.")
@@ -302,12 +322,17 @@ def _curves(table: pd.DataFrame, error: str) -> pd.DataFrame:
 def _labels_needed(
     wide: pd.DataFrame, target: Callable[[Positions], float], alpha: float, bootstrap: int, seed: int
 ) -> LabelsNeeded:
-    """Return the labels needed by curves, a row per seed; ``target`` returns the error to reach for some rows."""
+    """Return the labels needed by the curves in ``wide``, which has a row per seed; see :func:`_curves`.
+
+    ``target`` returns the error to reach from the rows of a bootstrap sample. Raises InputError if ``alpha`` or
+    ``bootstrap`` is out of range.
+    """
     labels, curves = wide.columns.to_numpy(dtype=np.float64), wide.to_numpy(dtype=np.float64)
     rng = generator(seed, "labels-to-reach")
     resampled = rng.integers(len(curves), size=(check_int(bootstrap, "bootstrap", low=1), len(curves)))
 
     def crossing(rows: Positions) -> float:
+        """Return the labels needed by the mean curve of some rows, which may be repeated."""
         return _last_crossing(labels, curves[rows].mean(axis=0), target(rows))
 
     tail, needed = check_alpha(alpha) / 2, crossing(np.arange(len(curves)))
@@ -318,7 +343,11 @@ def _labels_needed(
 
 
 def _last_crossing(labels: Array, curve: Array, target: float) -> float:
-    """Return the number of labels from which a curve (N,) stays at or below a target, infinite if it ends above."""
+    """Return the number of labels from which a ``curve`` of errors (N,) stays at or below a target.
+
+    ``labels`` (N,) has the labels of each point; between points the curve is linear. Infinite if the curve ends above
+    the target.
+    """
     above = np.flatnonzero(curve > target)
     if len(above) == 0:
         return float(labels[0])
