@@ -250,7 +250,7 @@ def predict(belief: Belief, table: InputTable, columns: Sequence[Column], alpha:
     """Return the expected effects of units in another table, and what to recommend to them.
 
     Rows are in the order of ``table``. Its units need not be in the pool. Ids are returned only if it has the
-    campaign's id column. ``columns`` are the encoded covariates. A propensity model, fitted to the pool, decides
+    campaign's id column. ``columns`` are the campaign's covariates. A propensity model, fitted to the pool, decides
     which units are outside support. Called by ``Campaign.predict``. Raises InputError if ``table`` lacks a covariate.
     """
     pool, settings = belief.pool, belief.settings

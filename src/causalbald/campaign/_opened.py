@@ -25,7 +25,7 @@ Frames = Literal["pandas", "polars", "pyarrow"]
 
 
 class OpenCampaign:
-    """What every method of a campaign needs: storage, settings, pool, state and belief. See :class:`Campaign`."""
+    """Base of :class:`Campaign`, which documents the parameters: storage, settings, pool, state and belief."""
 
     def __init__(self, where: Place, *, frames: Frames = "pandas") -> None:
         check_choice(frames, "frames", get_args(Frames))
@@ -34,13 +34,19 @@ class OpenCampaign:
 
     @classmethod
     def _just_created(cls, storage: Storage, events: Iterable[Event], backend: Any = "pandas") -> Self:
-        """Return a campaign whose first events have just been recorded, without reading them again."""
+        """Return a campaign whose first ``events`` have just been recorded in ``storage``, without reading them again.
+
+        ``backend`` is the kind of the frames that the campaign returns; None is pandas.
+        """
         campaign = cls.__new__(cls)
         campaign._begin(storage, events, backend)
         return campaign
 
     def _begin(self, storage: Storage, events: Iterable[Event], backend: Any) -> None:
-        """Take all events of the campaign into account; ``backend`` is the kind of the frames that it returns."""
+        """Set all attributes, from all events of the campaign. Called instead of code in ``__init__``.
+
+        ``backend`` is the kind of the frames that the campaign returns; None is pandas.
+        """
         self.storage = storage
         self._backend = backend
         self._belief: tuple[int, Belief] | None = None
@@ -77,14 +83,18 @@ class OpenCampaign:
 
     @property
     def state(self) -> State:
-        """Where the campaign stands now, with what other processes have recorded."""
+        """Where the campaign stands now: events that other processes have recorded are read first.
+
+        It is the same object each time, changed in place.
+        """
         self._refresh()
         return self._state
 
     def belief(self) -> Belief:
-        """Return the model fitted on the outcomes that the last call has seen, and what follows from it.
+        """Return the model fitted on the outcomes that this object has seen, and what follows from it.
 
-        The model is fitted only if an outcome has changed.
+        Events that other processes have recorded since the last call are not read; :attr:`state` reads them. The model
+        is fitted anew only if an outcome has changed since the last fit.
 
         Returns
         -------
@@ -103,7 +113,10 @@ class OpenCampaign:
         return belief
 
     def _possible_belief(self) -> Belief | None:
-        """Return the same as :meth:`belief`, or None if an arm has too few outcomes for a model."""
+        """Return the same as :meth:`belief`, but None if an arm has too few outcomes for a model.
+
+        The belief is kept until an outcome changes.
+        """
         from causalbald.campaign._belief import Belief, lacking_arm  # heavy: it imports the models
 
         if self._belief is None or self._belief[0] != self._state.told:
@@ -113,27 +126,33 @@ class OpenCampaign:
         return self._belief[1]
 
     def _current_belief(self) -> Belief:
-        """Return the belief given everything that has been told, also by other processes."""
+        """Return the belief given everything that has been told, also by other processes.
+
+        Raises InputError if an arm has too few outcomes.
+        """
         self._refresh()
         return self.belief()
 
     def _refresh(self) -> None:
-        """Take into account what other processes have recorded."""
+        """Read the events that other processes have recorded, and bring the state up to date."""
         self._advance(self.storage.events(after=self._state.number))
 
     def _append(self, decide: Decide) -> None:
-        """Record what ``decide`` returns, and take it into account; ``decide`` is described at ``Storage.append``."""
+        """Record the events that ``decide`` returns, and bring the state up to date.
+
+        ``decide`` is described at ``Storage.append``.
+        """
         self._advance(self.storage.append(self._state.number, decide))
 
     def _advance(self, events: Iterable[Event]) -> State:
-        """Take events into account and return the state; events that were seen before are skipped."""
+        """Bring the state up to date with ``events`` and return it; events that it has already are skipped."""
         return self._state.apply(event for event in events if event.number > self._state.number)
 
     def _ids(self, units: Any) -> list[str] | None:
-        """Return the ids in what a user gave to name units; None for None."""
+        """Return the ids of the units that a user gave, checked as in ``units_of``; None for None."""
         return None if units is None else units_of(units, self.settings, self.pool.units, self._state.rounds)
 
     def _frame(self, table: pa.Table, like: Any = None) -> Any:
-        """Return a table as a frame of the kind of ``like``, or of the kind that the user chose."""
+        """Return a table as a frame of the kind of ``like``, or of the user's kind if ``like`` is no frame."""
         backend = read_table(like).backend if hasattr(like, "columns") else self._backend
         return as_frame(table, backend)

@@ -64,7 +64,7 @@ class CampaignPool:
 
     @cached_property
     def arm(self) -> Treatment:
-        """Arm of each unit, 0 for control, (N,)."""
+        """Arm of each unit, 0 for control and 1 for treated, (N,)."""
         return np.asarray(self._fact("arm"), dtype=np.intp)
 
     @cached_property
@@ -78,24 +78,24 @@ class CampaignPool:
         return np.asarray(self._fact("propensity"), dtype=np.float64)
 
     def outside_support(self, units: Positions) -> Mask:
-        """Return which of some units have hardly any like them in the other arm, (n,)."""
+        """Return which of the units at these positions (n,) have hardly any like them in the other arm, (n,)."""
         from causalbald.diagnostics import is_outside  # heavy: `status` must not import pandas
 
         return is_outside(self.propensity[units], self.share_treated)
 
     @cached_property
     def cost(self) -> Array | None:
-        """Cost of measuring each unit, (N,), if they differ."""
+        """Cost of measuring each unit, (N,); None if the campaign has no column of costs."""
         return self._numbers(self._settings.cost)
 
     @cached_property
     def weight(self) -> Array | None:
-        """How much each unit's effect matters, (N,), if not all the same."""
+        """How much each unit's effect matters, (N,); None if the campaign has no column of weights."""
         return self._numbers(self._settings.weight)
 
     @cached_property
     def x(self) -> Array:
-        """Encoded covariates, (N, D)."""
+        """Encoded covariates, (N, D). All parts of the pool are read, one after another."""
         x = np.empty((self._rows, sum(len(c.features) for c in self.columns)))
         start = 0
         for part in self._parts([c.name for c in self.columns]):
@@ -104,15 +104,18 @@ class CampaignPool:
         return x
 
     def table(self, names: Sequence[str]) -> pa.Table:
-        """Return some columns of the user's table; raises KeyError or ArrowInvalid for an unknown one."""
+        """Return columns of the user's table: covariates, protected columns, costs or weights.
+
+        Raises KeyError or ArrowInvalid for an unknown column.
+        """
         return pa.concat_tables(self._parts(names))
 
     def take(self, positions: ArrayLike) -> Block:
-        """Return some units, in the order of ``positions``, with their propensities."""
+        """Return the units at ``positions``, in that order, with their propensities. Used by ``causalbald.pools``."""
         return self._in_memory.take(positions)
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Yield all units in their order, ``size`` at a time, with their propensities."""
+        """Yield all units in their order, with their propensities: blocks of ``size`` units, and the rest."""
         return self._in_memory.blocks(size)
 
     @cached_property
@@ -123,15 +126,18 @@ class CampaignPool:
         return MemoryPool(self.x, self.arm, propensity=self.propensity)
 
     def without(self, ids: Iterable[str]) -> Positions:
-        """Return the positions of all units except those with these ids, sorted."""
+        """Return the sorted positions of all units except the units with these ids.
+
+        Raises InputError if an id is unknown.
+        """
         return np.setdiff1d(np.arange(len(self)), self.units.positions(ids))
 
     def costs(self, units: Positions) -> Array:
-        """Return what measuring each of some units costs, (n,): 1 each if costs do not differ."""
+        """Return the cost of measuring each of the units at these positions (n,), (n,): 1 each without costs."""
         return costs_of(units, self.cost)
 
     def _numbers(self, name: str | None) -> Array | None:
-        """Return a column of the user's table as numbers, (N,); None without a name."""
+        """Return the column ``name`` of the user's table as numbers, (N,); None if ``name`` is None."""
         return None if name is None else to_numbers(self.table([name])[name], name)
 
     def _fact(self, name: str) -> Any:
@@ -143,7 +149,10 @@ class CampaignPool:
 
 
 def pool_parts(ids: pa.ChunkedArray, arm: Treatment, propensity: Array, table: pa.Table) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and bytes (Parquet) of the parts that :class:`CampaignPool` reads."""
+    """Yield the names and bytes (Parquet) of the parts that :class:`CampaignPool` reads.
+
+    The rows of ``table`` are cut into parts of ``ROWS_IN_PART``. Called by ``Preparation.parts``.
+    """
     yield "ids", _packed(pa.table({"id": ids}))
     yield "facts", _packed(pa.table({"arm": arm.astype(np.int8), "propensity": propensity}))
     for k in range(_part_count(len(table))):
@@ -151,7 +160,7 @@ def pool_parts(ids: pa.ChunkedArray, arm: Treatment, propensity: Array, table: p
 
 
 def part_names(rows: int) -> list[str]:
-    """Return the names of all parts of a pool of so many rows."""
+    """Return the names of all parts of a pool of ``rows`` units. Called for exports."""
     return ["ids", "facts", *(f"rows-{k}" for k in range(_part_count(rows)))]
 
 

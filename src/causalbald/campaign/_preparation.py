@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 2000
 MAX_SAMPLE_UNITS = 20_000
-"""Units at most from which propensities and questions about columns are learned."""
+"""Propensities, and questions about columns, are learned from so many units at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +71,9 @@ class Preparation:
     questions : list of str
         What the user should answer before spending money.
     backend : str, optional
-        Kind of the frame that the table was, if it was one.
+        Kind of the frame that the user gave; None if the user gave a file.
     source : Path, optional
-        The file that the table was read from, if it was one.
+        The file that the table was read from; None if the user gave a frame.
 
     Examples
     --------
@@ -102,11 +102,14 @@ class Preparation:
         return len(self.arm)
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the names and bytes of what is stored of the pool."""
+        """Yield the name and the bytes of each part of the pool that is stored. Called by ``Campaign.start``."""
         return pool_parts(self.units.text, self.arm, self.propensity, self.table)
 
     def drafts(self) -> list[Draft]:
-        """Return the first events: what the campaign is about, and the outcomes that the table had."""
+        """Return the first events: what the campaign is about, and the outcomes that the table had, if it had any.
+
+        Called by ``Campaign.start``.
+        """
         creation = Creation(
             self.settings, tuple(self.columns), len(self), self.units.is_text_column, self.questions, versions()
         )
@@ -126,6 +129,9 @@ def prepare(
     **settings: Any,
 ) -> Preparation:
     """Check a table and everything said about it, and return what a campaign would start from. Nothing is written.
+
+    A propensity model is fitted, and columns that may reveal the treatment are looked for. Called by
+    ``Campaign.create``, by ``campaign new`` and by :func:`simulate`.
 
     Parameters
     ----------
@@ -207,7 +213,11 @@ def prepare(
 
 
 def _known_outcomes(table: InputTable, settings: CampaignSettings, units: Ids) -> dict[str, float]:
-    """Return the outcomes that the table has already, by id; raises InputError if the column's name is misspelt."""
+    """Return the outcomes that the table has already, by id; empty without a column of the outcome.
+
+    Called by ``prepare``. Raises InputError if only a column with another case or other spaces has that name, if an
+    outcome is no number, and in a binary campaign if an outcome is neither 0 nor 1.
+    """
     names = table.data.column_names
     if settings.outcome not in names:
         similar = [name for name in names if name.strip().lower() == settings.outcome.strip().lower()]
@@ -226,7 +236,11 @@ def _known_outcomes(table: InputTable, settings: CampaignSettings, units: Ids) -
 
 
 def _propensity(x: Array, arm: Treatment, seed: int) -> Array:
-    """Return P(treated | x), learned from a sample of a large pool, cross-fitted within the sample."""
+    """Return the estimated P(treated | x) of each unit, (N,). Called by ``prepare``.
+
+    The propensity of a unit is cross-fitted: it comes from a model that has not seen the unit's arm. If the pool has
+    more than ``MAX_SAMPLE_UNITS`` units, the model is fitted to a sample, and predicts the other units.
+    """
     model = propensity_model(x, arm, seed)
     if len(x) <= MAX_SAMPLE_UNITS:
         cross_fitted: Array = model.cross_fitted_
@@ -238,7 +252,10 @@ def _propensity(x: Array, arm: Treatment, seed: int) -> Array:
 
 @one_thread()
 def propensity_model(x: Array, arm: Treatment, seed: int) -> PropensityModel:
-    """Return a model of P(treated | x), fitted to a pool, or to a sample of a large one."""
+    """Return a model of P(treated | x), fitted to a pool, or to a sample of ``MAX_SAMPLE_UNITS`` of a larger pool.
+
+    The same pool and seed give the same sample and model.
+    """
     from causalbald.diagnostics import propensity_clip
     from causalbald.models import PropensityModel
 
@@ -247,12 +264,18 @@ def propensity_model(x: Array, arm: Treatment, seed: int) -> PropensityModel:
 
 
 def _sample(size: int, seed: int) -> Positions:
-    """Return sorted positions of a random sample of a pool, of all its units if it is small."""
+    """Return sorted positions of a random sample of a pool of ``size`` units, all of them up to ``MAX_SAMPLE_UNITS``.
+
+    The same size and seed give the same sample.
+    """
     return np.sort(generator(seed, "setup").choice(size, size=min(size, MAX_SAMPLE_UNITS), replace=False))
 
 
 def _questions(table: pa.Table, columns: Sequence[Column], arm: Treatment, seed: int) -> list[str]:
-    """Return what the user should answer before spending money: columns that may be consequences of the treatment."""
+    """Return questions about the covariates that may be consequences of the treatment. Called by ``prepare``.
+
+    Of a large pool, a sample of units is looked at.
+    """
     from causalbald.diagnostics import find_leaks
 
     sample = _sample(len(arm), seed)

@@ -29,8 +29,9 @@ class Questions(OpenCampaign):
         Returns
         -------
         dict
-            ``units`` by state and arm, ``rounds``, ``asked`` (measurements asked for), ``spent, budget, left``,
-            ``payable`` (units that can be asked for and paid, each alone) and ``events``.
+            ``units`` by state and arm, ``rounds``, ``asked`` (measurements asked for), ``spent``, ``budget, left``
+            (None without a budget), ``payable`` (units that can be asked for and paid, each alone) and ``events``.
+            Failed units are counted as available, too.
         """
         from causalbald.campaign._status import status
 
@@ -42,7 +43,8 @@ class Questions(OpenCampaign):
         Returns
         -------
         frame
-            A row per event and unit: ``number, time, what, id, value, detail``.
+            A row per event and unit: ``number, time, what, id, value, detail``. ``value`` is an outcome or a score. The
+            event that created the campaign has one row, without an id.
         """
         from causalbald.campaign._exchange import history
 
@@ -53,19 +55,20 @@ class Questions(OpenCampaign):
 
         Parameters
         ----------
-        units : list of ids, frame with the id column, or path, optional
-            By default all units that can be measured.
+        units : list of ids, frame with the id column, or pathlib.Path of a file, optional
+            By default all units that can be measured. A text is one id.
 
         Returns
         -------
         frame
-            Id, ``score``, ``beats`` (share of the units that can be measured with a lower score), ``effect, sd, lower,
-            upper, outside_support``.
+            Id, ``score``, ``beats`` (share of the units with a lower score, among units that can be measured),
+            ``effect, sd, lower, upper, outside_support``. The frame is of the kind of ``units`` if that is a frame.
 
         Raises
         ------
         InputError
-            If an arm has too few outcomes, an id is unknown, or nobody is left.
+            If an arm has too few outcomes, an id is unknown or repeated, ``units`` is empty, or nobody is left and
+            ``units`` is not given.
         """
         from causalbald.campaign import _conclusions
 
@@ -77,21 +80,23 @@ class Questions(OpenCampaign):
 
         Parameters
         ----------
-        units : list of ids, frame with the id column, or path, optional
-            By default all units of the pool.
+        units : list of ids, frame with the id column, or pathlib.Path of a file, optional
+            By default all units of the pool. A text is one id.
         alpha : float
-            Probability that an interval misses the unit's *expected* effect, given the model, each by itself. How a
-            single outcome scatters around its expectation is not part of the interval.
+            Probability that the interval of one unit misses the unit's *expected* effect, given the model. Intervals
+            are not widened for the number of units. How a single outcome scatters around its expectation is not part
+            of the interval.
 
         Returns
         -------
         frame
-            Id, ``effect, sd, lower, upper, outside_support``.
+            Id, ``effect, sd, lower, upper, outside_support``, in the order of ``units`` or of the pool. The frame is of
+            the kind of ``units`` if that is a frame.
 
         Raises
         ------
         InputError
-            If an arm has too few outcomes, or an id is unknown.
+            If an arm has too few outcomes, an id is unknown or repeated, or ``units`` is empty.
         """
         from causalbald.campaign import _conclusions
 
@@ -100,6 +105,8 @@ class Questions(OpenCampaign):
 
     def ate(self, *, alpha: float = 0.05) -> AverageEffect:
         """Return the average effect over the pool, with an interval from the joint belief about everyone.
+
+        Units count alike, also in a campaign with weights.
 
         Parameters
         ----------
@@ -125,14 +132,15 @@ class Questions(OpenCampaign):
         Parameters
         ----------
         by : str
-            A covariate or a protected column. Numbers are cut into fifths.
+            A covariate or a protected column. Numbers with more than five values are cut into fifths.
         alpha : float
-            Probability that an interval misses, given the model, each by itself.
+            Probability that the interval of one group misses, given the model. Intervals are not widened for the number
+            of groups.
 
         Returns
         -------
         frame
-            A row per group: the group, ``units, effect, sd, lower, upper``.
+            A row per group: the group, ``units, effect, sd, lower, upper``. ``units`` is the size of the group.
 
         Raises
         ------
@@ -149,7 +157,7 @@ class Questions(OpenCampaign):
         Parameters
         ----------
         alpha : float
-            Probability that an interval misses, given the model.
+            Probability that an interval misses, given the model. ``settled`` is always at 95 %.
 
         Returns
         -------
@@ -171,20 +179,21 @@ class Questions(OpenCampaign):
         Parameters
         ----------
         table : DataFrame, Arrow table, or path to a CSV, Parquet or Excel file
-            A row per unit, with the campaign's covariates.
+            A row per unit, with the campaign's covariates. The units need not be in the pool.
         alpha : float
-            Probability that an interval misses, given the model, each by itself.
+            Probability that the interval of one unit misses, given the model. Intervals are not widened for the number
+            of units.
 
         Returns
         -------
         frame
             In the order of the table: the id if the table has the campaign's id column, ``effect, sd, lower, upper,
-            recommended, outside_support``.
+            recommended, outside_support``. The frame is of the kind of ``table`` if that is a frame.
 
         Raises
         ------
         InputError
-            If an arm has too few outcomes, or the table lacks a covariate.
+            If an arm has too few outcomes, or the table lacks a covariate or has a cell that cannot be used.
         """
         from causalbald.campaign import _conclusions
 
@@ -203,6 +212,12 @@ class Questions(OpenCampaign):
         Returns
         -------
         Advice
+            As long as an arm has too few outcomes for a model, most of its numbers are None.
+
+        Raises
+        ------
+        InputError
+            If ``n`` is below 1.
         """
         from causalbald.campaign._advice import advise
 

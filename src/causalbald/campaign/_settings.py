@@ -1,4 +1,4 @@
-"""What a campaign is about. Fixed when it is created."""
+"""What a campaign is about. The settings are fixed when the campaign is created."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ RETURNED_COLUMNS = frozenset(
 class CampaignSettings:
     """Columns by name, the two arms as the table writes them, and what the study wants.
 
+    Nothing is checked before :meth:`check` is called.
+
     Parameters
     ----------
     id, treatment, outcome : str
@@ -35,7 +37,7 @@ class CampaignSettings:
     better : "higher" or "lower"
         Whether a higher outcome is better.
     worthwhile : float
-        How much better the outcome must be for the treatment to be worth it.
+        How much better the outcome must be for the treatment to be worth it. At least 0.
     cost : str, optional
         Column with the cost of measuring each unit.
     budget : float, optional
@@ -93,7 +95,10 @@ class CampaignSettings:
         return str(self.arms[0]), str(self.arms[1])
 
     def check(self) -> None:
-        """Check everything that can be checked without the table; raise InputError at the first mistake."""
+        """Check everything that can be checked without the table; raise InputError at the first mistake.
+
+        Called by :func:`prepare`. Imports the models.
+        """
         from causalbald import acquisition, models  # heavy: `status` must not import the models
 
         check_texts(self.as_json(), "the settings")
@@ -115,7 +120,10 @@ class CampaignSettings:
         self._check_roles()
 
     def _check_roles(self) -> None:
-        """Raise InputError if a column has two roles, or a name that the campaign's own tables use."""
+        """Raise InputError if a column has two roles, or a name in ``RETURNED_COLUMNS``.
+
+        The outcome may have such a name. Called by :meth:`check`.
+        """
         role_of: dict[str, str] = {}
         for role in ("id", "treatment", "outcome", "cost", "weight"):
             column = getattr(self, role)
@@ -132,5 +140,5 @@ class CampaignSettings:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> CampaignSettings:
-        """Return the settings that were stored."""
+        """Return the settings that :meth:`as_json` returned. Nothing is checked."""
         return cls(**{**body, "arms": tuple(body["arms"]), "protected": tuple(body["protected"])})

@@ -28,7 +28,7 @@ from causalbald.tables import read_table, to_numbers
 BASELINE = "random"
 MAX_SIMULATED_UNITS = 2000
 MIN_WARM_START = 10
-"""Units measured at random before anything is chosen, at least, unless the user says how many."""
+"""At least so many units are measured at random before anything is chosen, unless the user gives another number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,18 +70,21 @@ class Simulation:
     pool: int
 
     def summary(self) -> dict[str, Any]:
-        """Return what the method needed for the accuracy that random measurements reached at the end of the plan.
+        """Return what choosing needed for the accuracy that random measurements reached at the end of the plan.
 
         Returns
         -------
         dict
-            ``acquisition, seeds, units, pool``; ``paid`` at the end of the plan and ``needed`` of it, the first point
-            from which the mean error over seeds stays at or below random's at the end, with the ends ``needed_lower,
-            needed_upper`` of a 95 % interval from a bootstrap over pairs of trials; None stands for more than ``paid``,
-            and both ends are None if seeds are too few for an interval.
-            ``saved`` is the share of ``paid`` that was not needed, with its interval. ``error`` and ``error_random``
-            are mean errors at the end, ``wins`` is the share of seeds whose mean error along the way is smaller, and
-            ``difference`` is that of these errors, with a 95 % t-interval.
+            ``acquisition, seeds, units, pool``, and ``paid``, which is what the whole plan pays.
+
+            ``needed`` is the first payment from which the mean error over seeds stays at or below the error of random
+            measurements at the end. ``needed_lower, needed_upper`` are the ends of its 95 % interval, from a bootstrap
+            over pairs of trials. None stands for more than ``paid``; both ends are also None if there are too few seeds
+            for an interval. ``saved, saved_lower, saved_upper`` are the shares of ``paid`` that were not needed.
+
+            ``error`` and ``error_random`` are mean errors at the end. ``wins`` is the share of seeds in which choosing
+            has the smaller mean error over the whole plan. ``difference`` is the mean difference of these errors,
+            choosing minus random, and ``difference_lower, difference_upper`` are the ends of its 95 % t-interval.
         """
         chosen, random = (self._curves(name) for name in (self.settings.acquisition, BASELINE))
         gap = (areas(chosen) - areas(random)).to_numpy()
@@ -107,12 +110,15 @@ class Simulation:
 
     @property
     def helps(self) -> bool:
-        """Whether choosing saved something in enough studies: the interval of what is needed ends below the plan."""
+        """Whether choosing saved something: the interval of ``needed`` ends below what the plan pays.
+
+        False with fewer than ``ENOUGH_SEEDS`` seeds, and if the plan measures everyone.
+        """
         return self._seeds >= ENOUGH_SEEDS and not self.measures_everyone and self._needed.upper < self._end
 
     @property
     def measures_everyone(self) -> bool:
-        """Whether the plan measures all units, so that the order makes no difference at its end."""
+        """Whether all studies have measured all units at the end, so that the order makes no difference there."""
         last = self.trials[self.trials["step"] == self.trials["step"].max()]
         return bool((last["labels"] == self.units).all())
 
@@ -127,7 +133,7 @@ class Simulation:
         return f"{self._lead()}{part} {caution}"
 
     def _lead(self) -> str:
-        """Return the first sentence of the verdict: whether choosing would have paid, with its numbers."""
+        """Return the beginning of the verdict: whether choosing would have paid, with its numbers."""
         name, needed, end = self.settings.acquisition, self._needed, self._end
         what = "measurements" if self.settings.cost is None else f"(the sum of column {self.settings.cost!r})"
         if self.measures_everyone:
@@ -153,7 +159,10 @@ class Simulation:
         return f"It is not clear that choosing helps here: {compared}. Measuring at random may do as well."
 
     def _curves(self, acquisition: str) -> pd.DataFrame:
-        """Return a method's trials along what was paid according to plan, which is the same for all seeds."""
+        """Return the trials of an acquisition function; their column ``labels`` holds what was paid according to plan.
+
+        The payments are the same for all seeds, as the functions of ``causalbald.metrics`` need it.
+        """
         trials = self.trials[self.trials["acquisition"] == acquisition]
         return trials.assign(labels=trials["paid"])
 
@@ -217,7 +226,8 @@ def simulate(
     Raises
     ------
     InputError
-        If the table or an option cannot be used, or the plan measures more units than there are.
+        If the table or an option cannot be used, or the plan measures more units than there are. Refused are also a
+        weight, binary outcomes, the acquisition function "random" and fewer than 2 seeds.
 
     Examples
     --------
@@ -244,7 +254,7 @@ def simulate(
 
 
 def _without_outcome(pool: Any, id: str, outcome: str) -> Any:
-    """Return a user's table without the column of the outcome, which is simulated."""
+    """Return a user's table without the column of the outcome, if it has that column: outcomes are simulated."""
     table = read_table(pool, text=[id]).data
     return table.drop_columns([outcome]) if outcome in table.column_names else table
 
@@ -252,7 +262,11 @@ def _without_outcome(pool: Any, id: str, outcome: str) -> Any:
 def _run_all(
     study: _Study, jobs: list[tuple[str, int]], workers: int, progress: Callable[[int, int], None] | None
 ) -> list[Any]:
-    """Return the tables of the simulated studies, in the order of ``jobs``: an acquisition function and a seed each."""
+    """Return the tables of the simulated studies, in the order of ``jobs``. Called by ``simulate``.
+
+    A job is the name of an acquisition function and the number of a study. Jobs run in up to ``workers`` processes. An
+    error in one ends all. ``progress`` is called after each with the number of jobs done and of all jobs.
+    """
     with local_pool(min(workers, len(jobs))) as pool:
         futures = [pool.submit(study.run, *job) for job in jobs]
         for done, future in enumerate(as_completed(futures), start=1):
@@ -277,7 +291,11 @@ class _Study:
 
     @classmethod
     def of(cls, prepared: Preparation, batch_size: int, rounds: int, warm_start: int | None) -> _Study:
-        """Return the study on at most 2,000 units of the pool; raises InputError if the plan is not possible."""
+        """Return the study on at most ``MAX_SIMULATED_UNITS`` units of the pool, drawn at random from a larger pool.
+
+        If ``warm_start`` is None, it is ``batch_size``, at least ``MIN_WARM_START``. Raises InputError if the plan has
+        more measurements than units, if a number is too small, or for a weight or binary outcomes.
+        """
         settings, units = prepared.settings, np.arange(len(prepared))
         if settings.weight is not None:
             raise InputError("errors in a simulation are those of everyone: leave out the weight.")
@@ -300,7 +318,10 @@ class _Study:
         return cls(*people, cost, replace(settings, outcome_type="continuous"), first, batch_size, rounds)
 
     def run(self, acquisition: str, number: int) -> pd.DataFrame:
-        """Return the table of one simulated study; studies of the same number have the same outcomes and start."""
+        """Return the table of one simulated study, with a row per fit and the columns of ``Simulation.trials``.
+
+        Studies with the same ``number`` have the same outcomes and the same random measurements at the start.
+        """
         with warnings.catch_warnings():
             # What an approximation costs is part of what is simulated.
             warnings.simplefilter("ignore", ApproximationWarning)
@@ -322,7 +343,10 @@ class _Study:
         return pd.concat([pd.DataFrame({"acquisition": acquisition, "seed": number, "paid": paid}), named], axis=1)
 
     def with_outcomes(self, number: int) -> Benchmark:
-        """Return the study with drawn outcomes, as a data set whose test units are the pool itself."""
+        """Return a data set of the study's units with drawn outcomes. The test units are the pool itself.
+
+        The same ``number`` gives the same outcomes. The validation split is empty.
+        """
         rng = generator(self.settings.seed, "outcomes", number)
         mu0, mu1 = _hill.surface_b(_hill.linear_predictor(self.x, rng), self.arm)
         people = Split(self.x, self.arm, _hill.outcomes(mu0, mu1, self.arm, rng), mu0, mu1)

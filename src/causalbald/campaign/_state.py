@@ -15,17 +15,17 @@ UnitState = Literal["available", "pending", "measured", "failed", "withdrawn"]
 
 @dataclass
 class State:
-    """What the events so far add up to, by id.
+    """What the events so far add up to, by id. :meth:`apply` changes the fields in place.
 
-    A unit that failed may be asked for again, a withdrawn one never. An outcome stays in use whatever else happens to
-    its unit. Its fields change when events are applied.
+    A unit that failed may be asked for again, a withdrawn unit never. An outcome stays in use whatever else happens to
+    its unit.
 
     Parameters
     ----------
     number : int
         Number of the last event.
     told : int
-        Number of the last event that changed an outcome. Beliefs depend on nothing later.
+        Number of the last event that changed an outcome. Later events do not change beliefs.
     creation : Creation, optional
         None before the first event.
     outcomes : dict
@@ -59,7 +59,11 @@ class State:
     rounds: list[Round] = field(default_factory=list)
 
     def apply(self, events: Iterable[Event]) -> State:
-        """Take the next events into account and return self; raises StorageError for gaps and for unknown events."""
+        """Change this state by the next events, and return it.
+
+        Raises StorageError if the first event does not follow ``number``, numbers have gaps, or an event is unknown.
+        Events before the one that fails remain applied.
+        """
         for event in events:
             if event.number != self.number + 1:
                 raise StorageError(f"event {event.number} follows event {self.number}: the campaign is not whole.")
@@ -68,7 +72,7 @@ class State:
         return self
 
     def _take(self, content: Happening, number: int) -> None:
-        """Take what one event says into account."""
+        """Change this state by the content of event ``number``. Called by ``apply``."""
         match content:
             case Creation():
                 self.creation = content
@@ -94,7 +98,10 @@ class State:
                     self.withdrawn[unit] = content.reason
 
     def of(self, unit: str) -> UnitState:
-        """Return the state of one unit, by id."""
+        """Return the state of the unit with this id. An id that no event has named is "available".
+
+        The first that holds counts: measured, withdrawn, pending, failed.
+        """
         if unit in self.outcomes:
             return "measured"
         if unit in self.withdrawn:
@@ -112,7 +119,7 @@ class State:
 
     @property
     def closed(self) -> set[str]:
-        """Units that must not be asked for: measured, pending or withdrawn."""
+        """Ids of the units that must not be asked for: measured, pending or withdrawn."""
         return {*self.outcomes, *self.pending, *self.withdrawn}
 
     @property
@@ -122,7 +129,7 @@ class State:
 
     @property
     def spent(self) -> float:
-        """What all measurements asked for cost: their own cost, or 1 each."""
+        """What all measurements asked for cost, 1 each without costs; failed and withdrawn ones count, too."""
         return float(sum(pick.price for r in self.rounds for pick in r.picks))
 
     @property
@@ -132,5 +139,5 @@ class State:
 
     @property
     def latest_picks(self) -> dict[str, tuple[int, Pick]]:
-        """The last time each unit was asked for, by id: the round's number, and the pick."""
+        """By id of each unit that was asked for: the number of the last round that asked for it, and the pick."""
         return {pick.id: (r.number, pick) for r in self.rounds for pick in r.picks}

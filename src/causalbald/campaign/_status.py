@@ -14,7 +14,10 @@ from causalbald.campaign._state import State
 
 
 def status(state: State, pool: CampaignPool, settings: CampaignSettings) -> dict[str, Any]:
-    """Return counts by state and arm, rounds and money."""
+    """Return counts by state and arm, rounds and money, as documented at ``Campaign.status``, which calls it.
+
+    A unit that is both measured and withdrawn counts as measured. Failed units are also counted as available.
+    """
     ids_by_state: dict[str, Collection[str]] = {
         "measured": state.outcomes,
         "pending": [u for u in state.pending if u not in state.outcomes],

@@ -24,7 +24,7 @@ from causalbald.tables import Ids, InputTable, canonical_id, column_of, read_ids
 
 Rounds = Sequence[Round]
 MIN_BINARY_OUTCOMES = 10
-"""Outcomes of 0 and 1 from which on another number is surprising."""
+"""From so many outcomes of 0 and 1 on, an outcome with another value causes a warning."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TellSummary:
     new : int
         Outcomes that were not known before.
     known : int
-        Outcomes that were told before, with the same value.
+        Outcomes that were known before, with the same value.
     corrected : int
         Outcomes that replaced another value.
     empty : int
@@ -80,10 +80,11 @@ class Outcomes:
     empty: int
 
     def against(self, state: State, settings: CampaignSettings, *, overwrite: bool) -> tuple[TellSummary, list[Draft]]:
-        """Compare the outcomes with those of a state; return what is new, and the event to record, if anything is new.
+        """Compare the outcomes with those of a state; return counts, and the event to record if anything is new.
 
-        Raises InputError for a withdrawn unit, and for another value than before unless ``overwrite``. Called by
-        ``Campaign.tell`` while no other process can record anything.
+        Nothing is recorded here, and ``state`` is unchanged. Raises InputError for a withdrawn unit without an earlier
+        outcome, and for another value than before unless ``overwrite``. With outcome type "auto", warns if outcomes
+        seem to be no longer binary. Called by ``Campaign.tell`` while no other process can record anything.
         """
         withdrawn = [unit for unit in self.values if state.of(unit) == "withdrawn"]
         if withdrawn:
@@ -117,7 +118,10 @@ class Outcomes:
 
 
 def _warn_if_no_longer_binary(changed: Mapping[str, float], before: Sequence[float], outcome: str) -> None:
-    """Warn if an outcome is neither 0 nor 1 where at least ten outcomes before were."""
+    """Warn if a new outcome is neither 0 nor 1, while all outcomes before were, both values occurred, and often enough.
+
+    Often enough is ``MIN_BINARY_OUTCOMES`` outcomes. Called by ``Outcomes.against``.
+    """
     surprising = [unit for unit, value in changed.items() if value not in (0.0, 1.0)]
     if len(before) >= MIN_BINARY_OUTCOMES and surprising and {*before} == {0.0, 1.0}:
         unit = surprising[0]
@@ -144,7 +148,7 @@ def outcomes_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rou
     units : Ids
         Of the pool.
     rounds : list of Round
-        Recorded batches, which decide whom a cell means that a spreadsheet may have changed.
+        Recorded batches. If a spreadsheet may have changed an id, they decide which unit the row means.
 
     Returns
     -------
@@ -153,7 +157,8 @@ def outcomes_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rou
     Raises
     ------
     InputError
-        If an id is unknown, an outcome is no number, or there is no outcome at all.
+        If an id is unknown or repeated, an outcome is no number (or not 0 or 1 in a binary campaign), the column of the
+        outcome is missing, or no row has an outcome.
 
     Examples
     --------
@@ -184,7 +189,10 @@ def outcomes_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rou
 
 
 def _cells(values: Iterable[Any]) -> pa.Array:
-    """Return values as a column of numbers if all are numbers, otherwise as text, which is checked like a file's."""
+    """Return the outcomes of a mapping as a column of numbers if all are numbers, otherwise as text.
+
+    None, NA and NaT become null. Text is checked later, like the cells of a file. Called by ``outcomes_of``.
+    """
     cells = [None if value is None or type(value).__name__ in ("NAType", "NaTType") else value for value in values]
     if all(cell is None or isinstance(cell, (int, float, np.number, np.bool_)) for cell in cells):
         return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
@@ -192,7 +200,10 @@ def _cells(values: Iterable[Any]) -> pa.Array:
 
 
 def check_binary(values: Array, ids: Sequence[str], settings: CampaignSettings) -> None:
-    """Refuse outcomes other than 0, 1 and none in a campaign with binary ones."""
+    """Raise InputError if an outcome is neither 0, 1 nor NaN in a campaign whose outcome type is "binary".
+
+    ``ids`` are the units' ids, in the order of ``values``.
+    """
     bad = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
     if settings.outcome_type == "binary" and len(bad):
         raise InputError(
@@ -202,7 +213,11 @@ def check_binary(values: Array, ids: Sequence[str], settings: CampaignSettings) 
 
 
 def units_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rounds) -> list[str]:
-    """Return the ids in a list, a frame with the id column, or a file, all of them in the pool and none twice."""
+    """Return the ids in a list, a frame with the id column, or a file, in its order.
+
+    Only a ``Path`` is a file; a text or a number is one id. Raises InputError if an id is not in the pool or is given
+    twice.
+    """
     if isinstance(source, Path) or hasattr(source, "columns") or isinstance(source, pa.Table):
         return _ids_in_pool(read_table(source, text=[settings.id]), settings.id, units, rounds)
     if isinstance(source, (str, int)) or not isinstance(source, Iterable):
@@ -216,12 +231,15 @@ def units_of(source: Any, settings: CampaignSettings, units: Ids, rounds: Rounds
 
 
 def newly_withdrawn(ids: Sequence[str], state: State) -> list[str]:
-    """Return the units that are not withdrawn yet."""
+    """Return the ids of units that are not withdrawn yet, in the order of ``ids``; measured units may be among them."""
     return [unit for unit in ids if unit not in state.withdrawn]
 
 
 def newly_failed(ids: Sequence[str], state: State) -> list[str]:
-    """Return the units that are pending; raises InputError if one is neither pending nor failed already."""
+    """Return the ids of units that are pending, in the order of ``ids``.
+
+    Units that have failed already are left out. Raises InputError if a unit is neither pending nor failed.
+    """
     impossible = [unit for unit in ids if state.of(unit) not in ("pending", "failed")]
     if impossible:
         unit = impossible[0]
@@ -233,7 +251,10 @@ def newly_failed(ids: Sequence[str], state: State) -> list[str]:
 
 
 def _ids_in_pool(table: InputTable, name: str, units: Ids, rounds: Rounds) -> list[str]:
-    """Return the ids of a table, all of them in the pool; raises InputError if a cell may mean two ids."""
+    """Return the ids in column ``name`` of a table, in its order.
+
+    Raises InputError if an id is missing, repeated or not in the pool, or a cell may mean two ids.
+    """
     settle = partial(_asked_for, table.data, rounds)
     remedy = "give the columns rank and round of the batch, too, or a Parquet file"
     ids: list[str] = read_ids(table, name, units.contained, settle, remedy).to_pylist()
@@ -242,7 +263,11 @@ def _ids_in_pool(table: InputTable, name: str, units: Ids, rounds: Rounds) -> li
 
 
 def _asked_for(table: pa.Table, rounds: Rounds, row: int, cell: str) -> str | None:
-    """Return who was asked for at the rank and round in a row, if the cell may stand for that id."""
+    """Return the id that was asked for at the rank and round in a row, if ``cell`` may stand for that id.
+
+    ``cell`` may stand for itself, or for itself without its first character, an apostrophe. None if the table lacks
+    rank or round, or no such id was asked for. Called by ``_ids_in_pool``.
+    """
     if not {"rank", "round"} <= {*table.column_names}:
         return None
     number, rank = (canonical_id(table[name][row].as_py()) for name in ("round", "rank"))
