@@ -38,13 +38,17 @@ from causalbald.tables import (
     read_arms,
 )
 
-SAMPLE_UNITS = 20_000  # from which columns, scales and propensities are learned
-BLOCK_CELLS = 1 << 21  # numbers that are encoded together, 16 MB
+SAMPLE_UNITS = 20_000  # units from which columns, scales and propensities are learned
+BLOCK_CELLS = 1 << 21  # numbers that are encoded together: 16 MB
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How rows of a table become a block of units: all that a worker needs to know of a pool."""
+    """How rows of a table become a block of units: all that a task of a cluster needs to know of a pool.
+
+    ``columns`` are the covariates, ``treatment`` is the name of the treatment's column, and ``control`` is the text of
+    its value for control.
+    """
 
     columns: tuple[Column, ...]
     treatment: str
@@ -52,7 +56,7 @@ class Encoding:
 
     @property
     def names(self) -> list[str]:
-        """The columns to read."""
+        """The names of the columns to read: the treatment and the covariates."""
         return [self.treatment, *(c.name for c in self.columns)]
 
     def block(self, table: pa.Table) -> Block:
@@ -60,7 +64,7 @@ class Encoding:
         return Block(encode(self.columns, table), self.arms(table))
 
     def arms(self, table: pa.Table) -> NDArray[np.intp]:
-        """Return the arms of the rows of a table."""
+        """Return the arms of the rows of a table: 0 for the value of the control, 1 for any other value."""
         treatments = as_text(column_of(table, self.treatment, "treatment")).to_numpy()
         return np.asarray(treatments != self.control, dtype=np.intp)
 
@@ -69,8 +73,9 @@ class ParquetPool:
     """A pool in a Parquet file, or in a folder of them, that need not fit into memory.
 
     Columns are understood as by a campaign: a missing number becomes the median, with a feature that marks it; text
-    becomes categories. The kinds, medians and categories are learned from a fixed random sample of 20,000 rows. One
-    byte per unit is held in memory.
+    becomes categories. The kinds, medians and categories are learned from a fixed random sample of 20,000 rows, or all
+    rows if there are no more. One byte per unit is held in memory: its arm. Whether ids are unique is checked only when
+    they are looked up.
 
     Parameters
     ----------
@@ -85,7 +90,7 @@ class ParquetPool:
     covariates : sequence of str, optional
         Columns that describe units; by default all columns without another role.
     exclude : collection of str
-        Columns to leave out, such as the outcome.
+        Columns that are no covariates, such as the outcome.
     kinds : mapping, optional
         From columns to "numeric" or "categorical", where the values suggest another kind.
 
@@ -106,7 +111,7 @@ class ParquetPool:
     Raises
     ------
     InputError
-        If a column is missing or cannot be used.
+        If there are no rows, or a column is missing or cannot be used.
 
     Examples
     --------
@@ -136,6 +141,7 @@ class ParquetPool:
         exclude: Collection[str] = (),
         kinds: Mapping[str, str] | None = None,
     ) -> None:
+        """Read the treatments of all rows and the covariates of a sample, and learn how columns are encoded."""
         check_column_list(covariates, "covariates")
         check_column_list(exclude, "exclude")
         self.path, self.id, self.treatment = Path(path), id, treatment
@@ -158,7 +164,10 @@ class ParquetPool:
         return self._length
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Yield all units in their order, ``size`` at a time wherever the files and row groups end."""
+        """Yield all units in their order, ``size`` at a time, across the ends of files and row groups.
+
+        The last block may be smaller. Raises InputError if a cell cannot be encoded.
+        """
         start, together = 0, BLOCK_CELLS // self.sample.x.shape[1]  # rows that are encoded together
         for table in self.files.parts([c.name for c in self.columns], -(-together // size) * size):
             with self._locating_cells(range(start, start + len(table))):
@@ -168,35 +177,38 @@ class ParquetPool:
             start += len(table)
 
     def numbers(self, name: str, role: str) -> Array:
-        """Return a column of numbers (N,), such as weights.
+        """Return a column of numbers (N,), such as weights, of all units.
 
-        Raises InputError if a number is missing or negative, or all are 0. ``role`` states in the error what the column
-        is for.
+        Raises InputError if the column or a number is missing, a number is negative, or all numbers are 0. ``role``
+        states in the error what the column is for.
         """
         self.files.require(name, role)
         return read_amounts(self.files.column(name), name, role, self._described, allow_zero=True)
 
     def take(self, positions: ArrayLike) -> Block:
-        """Return some units, in the order of ``positions``."""
+        """Return some units, in the order of ``positions``; raise InputError if one repeats or is out of range."""
         rows = check_positions(positions, len(self))
         with self._locating_cells(rows):
             return self.encoding.block(self.files.take(rows, self.encoding.names))
 
     def positions(self, ids: pa.Array, describe_id: Callable[[str], str] = lambda _: "") -> Positions:
-        """Return the positions of the units with some ids, which are text.
+        """Return the positions of the units with some ids, in the order of the ids, which are text.
 
-        Raises InputError if an id is unknown, or if any two units of the pool have the same id. ``describe_id`` returns
-        the text for an error that follows an unknown id.
+        Reads the ids of the whole pool. Raises InputError if an id is unknown, if a unit of the pool has no id, or if
+        any two units have the same id. ``describe_id`` returns the text that follows an unknown id in the error.
         """
         return find_positions(ids, self._unique_ids, f"column {self.id!r} of {self.name}", describe_id)
 
     def contained(self, ids: Collection[str]) -> set[str]:
-        """Return the ids, out of some given as text, that are in the pool."""
+        """Return those of some ids, given as text, that are in the pool. Reads the ids of the whole pool."""
         candidates = pa.array(list(ids), pa.string())
         return {i for _, text in self._ids() for i in text.filter(pc.is_in(text, value_set=candidates)).to_pylist()}
 
     def people(self, positions: Positions) -> pa.Table:
-        """Return the ids and treatments of some units as they are in the files; float ids become whole numbers."""
+        """Return a table of the ids and treatments of some units, in the order of ``positions``.
+
+        The values are as in the files, except that float ids become whole numbers.
+        """
         return self.with_whole_ids(self.files.take(positions, [self.id, self.treatment]))
 
     def with_whole_ids(self, table: pa.Table) -> pa.Table:
@@ -233,7 +245,11 @@ class ParquetPool:
     def _covariate_names(
         self, covariates: Sequence[str] | None, exclude: Collection[str], kinds: Mapping[str, str]
     ) -> list[str]:
-        """Return the columns that are covariates; raise InputError if a column is missing or has unlike kinds."""
+        """Return the names of the columns that are covariates. Called by `__init__`.
+
+        Raises InputError if one column is both id and treatment, if a column is missing, or if a column has different
+        types in different files.
+        """
         if self.id == self.treatment:
             raise InputError(f"column {self.id!r} cannot be both the id and the treatment.")
         roles = {self.id: "id", self.treatment: "treatment"}
@@ -249,10 +265,13 @@ class ParquetPool:
         return self.files.place(row) + ("" if name is None else f" (id {canonical_id(name)!r})")
 
     def _locating_cells(self, rows: Positions | range) -> AbstractContextManager[None]:
-        """Describe the row of a cell that cannot be used, where a table has some ``rows`` of the pool."""
+        """Return a context in which an error about a cell says where the cell is in the files.
+
+        ``rows`` are the positions in the pool of the rows of the table that is worked on.
+        """
         return locating_cells(lambda row: self._described(int(rows[row])))
 
 
 def _hashes(text: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """Return a hash of each id, which is the same in every process."""
+    """Return a hash of each id (n,). The hash is the same in every process."""
     return np.asarray(pd.util.hash_array(text.to_numpy(zero_copy_only=False), categorize=False))

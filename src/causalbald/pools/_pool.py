@@ -26,8 +26,8 @@ class Block(NamedTuple):
     propensity : (n,), optional
         P(treated given x).
     unit_weight : (n,), optional
-        The weight of each unit's effect among the units that a sample stands for, where weights differ; see
-        :class:`causalbald.acquisition.TargetPopulation`.
+        The weight of each unit's effect among the units that a sample of targets stands for. None if there is no such
+        sample, or all weights are the same; see :class:`causalbald.acquisition.TargetPopulation`.
 
     Examples
     --------
@@ -66,10 +66,10 @@ class Pool(Protocol):
         """What measuring each unit costs, (N,); None if each costs 1."""
 
     def take(self, positions: ArrayLike) -> Block:
-        """Return some units, in the order of ``positions``."""
+        """Return some units, in the order of ``positions``; raise InputError if one repeats or is out of range."""
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Yield all units in their order, ``size`` at a time."""
+        """Yield all units in their order, ``size`` at a time; the last block may be smaller."""
 
 
 class MemoryPool:
@@ -78,7 +78,7 @@ class MemoryPool:
     Parameters
     ----------
     X : (N, D) array or DataFrame, or images (N, C, H, W)
-        Covariates of all units. A model takes the columns of a DataFrame by their names.
+        Covariates of all units. A DataFrame may have its columns in another order than the model's: see `for_model`.
     treatment : (N,)
         The arm, 0 or 1, that each unit got.
     propensity : (N,), optional
@@ -102,6 +102,7 @@ class MemoryPool:
     def __init__(
         self, X: Any, treatment: ArrayLike, *, propensity: ArrayLike | None = None, cost: ArrayLike | None = None
     ) -> None:
+        """Check all arguments, and keep ``X`` itself too, for `for_model`."""
         self._table = X
         self.x = check_inputs(X, images=True)
         self.arm = check_treatment(treatment, len(self.x))
@@ -112,30 +113,37 @@ class MemoryPool:
         return len(self.x)
 
     def take(self, positions: ArrayLike) -> Block:
-        """Return some units, in the order of ``positions``."""
+        """Return some units, in the order of ``positions``; raise InputError if one repeats or is out of range."""
         return self._block(check_positions(positions, len(self)))
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Yield all units in their order, ``size`` at a time."""
+        """Yield all units in their order, ``size`` at a time; the last block may be smaller."""
         return (self._block(slice(start, start + size)) for start in range(0, len(self), size))
 
     def for_model(self, model: CateEstimator) -> MemoryPool:
-        """Return this pool with its columns in the order of a model's; raise InputError if their names differ."""
+        """Return a pool of the same units whose columns are in the order of a fitted model's.
+
+        An array without column names gives this pool itself, unchecked, and images do if the model accepts images.
+        Raises InputError if the names differ from the model's, or if the model does not accept images.
+        """
         if isinstance(self._table, np.ndarray) and (self.x.ndim == 2 or model.accepts_images):
             return self
         x = check_inputs(self._table, images=model.accepts_images, names=fitted_names(model))
         return MemoryPool(x, self.arm, propensity=self.propensity, cost=self.cost)
 
     def _block(self, rows: Any) -> Block:
-        """Return the units at some positions or in a slice."""
+        """Return the units ``rows``: checked positions, or a slice."""
         return Block(self.x[rows], self.arm[rows], None if self.propensity is None else self.propensity[rows])
 
 
 def for_model(pool: Pool, model: CateEstimator) -> Pool:
-    """Return a pool with its covariates in the order of a model's; only a pool in memory can have another order."""
+    """Return a pool of the same units whose covariates are in the order of a fitted model's.
+
+    A pool that is no MemoryPool is returned as it is. For a MemoryPool, raises InputError if names differ.
+    """
     return pool.for_model(model) if isinstance(pool, MemoryPool) else pool
 
 
 def all_units(pool: Pool) -> Block:
-    """Return all units of a pool as one block, for what looks at the whole pool at once."""
+    """Return all units of a pool as one block. The whole pool is loaded into memory."""
     return pool.take(np.arange(len(pool)))

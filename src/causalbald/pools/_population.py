@@ -16,20 +16,29 @@ TARGETS_IN_SAMPLE = 1000  # units
 def pool_population(units: int, *, weights: ArrayLike | None = None, threshold: float = 0.0) -> TargetPopulation:
     """Return the pool itself as the target population: all units, or a fixed sample of 1,000 from a large pool.
 
+    A pool is large if more than 2,048 units have a weight above 0. The sample of a pool depends only on how many units
+    the pool has, and on their weights.
+
     Parameters
     ----------
     units : int
         How many units the pool has, N.
     weights : (N,), optional
-        How much each unit's effect matters; all the same by default. The sample of a large pool is drawn by them.
+        How much each unit's effect matters; all the same by default. The sample of a large pool is drawn with
+        replacement, with these probabilities; a unit that was drawn twice counts twice.
     threshold : float
-        The effect at which the decision whom to treat changes.
+        The effect beyond which treating a unit is worthwhile.
 
     Returns
     -------
     TargetPopulation
         If it is a sample, each scored unit's effect counts as one of N, or with its weight, whether the unit was
         drawn or not.
+
+    Raises
+    ------
+    InputError
+        If the pool has no units, a weight is negative or missing, or all weights are 0.
 
     Examples
     --------
@@ -55,15 +64,16 @@ def pool_population(units: int, *, weights: ArrayLike | None = None, threshold: 
 def population_for(
     function: AcquisitionFunction, population: TargetPopulation | None, units: int
 ) -> TargetPopulation | None:
-    """Return the target population that a function gets: the pool itself by default, None if it needs none.
+    """Return the target population that a function gets: ``population``, or the pool itself by default.
 
-    Raises InputError if a population does not fit a pool of ``units`` units.
+    Returns None if the function needs no target population. Raises InputError if ``population`` does not fit a pool of
+    ``units`` units, even if the function does not need it.
     """
     checked = None if population is None else check_population(population, units)
     return (checked or pool_population(units)) if function.needs_population else None
 
 
 def positions_within(rows: Positions, population: TargetPopulation) -> Positions:
-    """Return where the targets of a pool are among ``rows``, which must hold all of them, in any order."""
+    """Return the place in ``rows`` of each target. ``rows`` are positions in any order, and must hold all targets."""
     order = np.argsort(rows)
     return np.asarray(order[np.searchsorted(rows[order], population.positions)])

@@ -27,7 +27,7 @@ from causalbald.pools._population import pool_population
 from causalbald.pools._scoring import Progress, Propensity, check_scores, score_pool
 from causalbald.tables import PARQUET_SUFFIXES
 
-ROWS_WRITTEN = 1 << 20  # together, as one row group
+ROWS_WRITTEN = 1 << 20  # rows of a file of scores that are written together, as one row group
 
 
 class ParquetRound:
@@ -38,17 +38,17 @@ class ParquetRound:
     pool : ParquetPool
         All units.
     measured : path or DataFrame, or a list of these
-        Ids and outcomes. Rows without an outcome are units that were asked for and are not measured yet, unless another
-        table has their outcome: they are not chosen again, and greedy batches take them into account.
+        Ids and outcomes. A unit without an outcome in any of the tables was asked for and is not measured yet. It is
+        not chosen again, and greedy batches take it into account.
     outcome : str
         Column of the outcome.
     model : str or CateEstimator
-        One of :func:`causalbald.models.names`, or an unfitted model.
+        One of :func:`causalbald.models.names`, or an unfitted model, which is fitted in place when it is needed.
     weight : str, optional
         Column of the pool that says how much each unit's effect matters to targeted functions; by default all the same.
         Exclude it from the covariates unless it is one.
     worthwhile : float
-        Effect at which the decision whom to treat changes, for ``regret``.
+        The effect beyond which treating a unit is worthwhile; only ``regret`` looks at it.
     seed : int
         Same seed, same answer, whatever the size of blocks and the backend.
 
@@ -93,6 +93,7 @@ class ParquetRound:
         worthwhile: float = 0.0,
         seed: int = 0,
     ) -> None:
+        """Check roles of columns, and read weights and outcomes. No model is fitted yet."""
         self.pool, self.outcome, self.seed = pool, outcome, check_int(seed, "seed", low=0)
         if outcome in (c.name for c in pool.columns):
             raise InputError(f"column {outcome!r} is the outcome, and no covariate: exclude it (--exclude {outcome}).")
@@ -118,7 +119,7 @@ class ParquetRound:
 
     @cached_property
     def model(self) -> CateEstimator:
-        """The model, fitted when it is first asked for, so that mistakes in tables are reported before."""
+        """The model, fitted when it is first asked for, so that mistakes in tables are reported before the fit."""
         labelled = self.pool.take(self.measured)
         return self._unfitted.fit(self._y, labelled.arm, X=labelled.x, pool=self.pool.sample.x)
 
@@ -141,16 +142,17 @@ class ParquetRound:
         ray_address : str, optional
             Address of the cluster; by default one is started on this machine.
         progress : function, optional
-            Called with the number of units scored and of all.
+            Called with the number of units scored so far and the number of all units.
 
         Returns
         -------
         scores (N,)
+            The same for each call with the same function.
 
         Raises
         ------
         InputError
-            If the function has no scores of single units.
+            If the function has no scores of single units, or draws at random and the backend is "ray".
         CausalBaldError
             If a task of the cluster fails.
         """
@@ -184,11 +186,12 @@ class ParquetRound:
         temperature : float, optional
             Temperature of the softmax, 0 for the highest scores; by default the function's own, and 0 for greedy.
         scores : (N,), optional
-            What :meth:`scores` returned.
+            What :meth:`scores` returned for this acquisition function; by default computed. Units with -inf are not
+            chosen.
         backend, ray_address, progress
-            As for :meth:`scores`.
+            As for :meth:`scores`; not used if ``scores`` are given.
         picked : function, optional
-            Called with the number of units picked so far and of all, in greedy batches.
+            Called in greedy batches with the number of units picked so far and with ``size``.
 
         Returns
         -------
@@ -235,9 +238,10 @@ class ParquetRound:
         return batch_rule(self.model, self.pool, batch)
 
     def save_scores(self, scores: ArrayLike, path: str | Path) -> None:
-        """Write ids and scores (N,) as a Parquet file, whole or not at all.
+        """Write ids and scores (N,) as a Parquet file, whole or not at all, in place of a file of that name.
 
-        Raises InputError if the file cannot be written.
+        Raises InputError if the name does not end with .parquet, the file cannot be written, there is not one score per
+        unit, or a score is NaN or +inf.
         """
         import pyarrow.parquet as pq
 
@@ -259,7 +263,7 @@ class ParquetRound:
         progress: Progress | None,
         rng: np.random.Generator,
     ) -> Array:
-        """Return the scores (N,) of the pool, computed here or on a Ray cluster."""
+        """Return the scores (N,) of the pool, computed here or on a Ray cluster. Called by `scores` and `choose`."""
         check_choice(backend, "backend", get_args(Backend))
         check_on_disk(acq.load(acquisition))
         on_cluster = None
@@ -283,7 +287,7 @@ class ParquetRound:
         return pool_population(len(self.pool), weights=self._weights, threshold=self._worthwhile)
 
     def _propensity(self, acquisition: acq.AcquisitionLike) -> Propensity | None:
-        """Return P(treated given x) as a function of covariates, if the acquisition function takes it."""
+        """Return P(treated given x) as a function of covariates; None if the acquisition function does not take it."""
         return self._propensity_model.predict if "propensity" in acq.load(acquisition).needs else None
 
     @cached_property
@@ -293,7 +297,7 @@ class ParquetRound:
             return PropensityModel(random_state=self.seed).fit(self.pool.sample.x, self.pool.sample.arm)
 
     def _batch(self, chosen: Positions, scores: Array) -> pa.Table:
-        """Return the chosen units as a table; see `choose`."""
+        """Return the table that `choose` returns, for the units ``chosen``; ``scores`` (N,) are of the whole pool."""
         belief = self.model.posterior(self.pool.take(chosen).x, joint=False)
         mean, table = belief.effect_mean, self.pool.people(chosen)
         for name, values in zip(RESULT_COLUMNS, (scores[chosen], mean, *belief.effect_interval()), strict=True):
@@ -301,7 +305,7 @@ class ParquetRound:
         return table
 
     def check_size(self, size: int) -> None:
-        """Raise InputError if fewer than ``size`` units are neither measured nor asked for."""
+        """Raise InputError if ``size`` is below 1, or fewer than ``size`` units are neither measured nor pending."""
         left = len(self.pool) - len(self.measured) - len(self.pending)
         if check_int(size, "size", low=1) > left:
             waiting = f"; {len(self.pending)} without an outcome count as asked for" if len(self.pending) else ""
@@ -317,7 +321,7 @@ class ParquetRound:
             )
 
     def _rng(self) -> np.random.Generator:
-        """Return a new generator, the same for each call."""
+        """Return a new random generator; all of them draw the same numbers."""
         return generator(self.seed, "choose")
 
 
@@ -329,7 +333,12 @@ def check_scores_file(path: Path, *, remember: bool = True) -> None:
     path : Path
         The file; its name must end with .parquet.
     remember : bool
-        Whether to remember what the file holds, so that it is left alone if it changes during the work.
+        Whether to remember what the file holds, so that the file is not replaced if it changes during the work.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist, the path is a folder, or the name does not end with .parquet.
 
     Examples
     --------
@@ -348,7 +357,12 @@ def check_on_disk(function: acq.AcquisitionFunction) -> None:
     Parameters
     ----------
     function : ScoreFunction or BatchFunction
-        The acquisition function for a pool on disk.
+        The acquisition function for a pool on disk. A score function is never refused.
+
+    Raises
+    ------
+    InputError
+        If it is a batch function.
 
     Examples
     --------

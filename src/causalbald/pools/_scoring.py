@@ -33,8 +33,8 @@ class Scorer:
     2. From each unit's belief and its cross-covariances with the targets, if the model has a ``cross_belief``.
     3. From the joint belief about the block's units and the targets.
 
-    With 3, and with 2 if the targets are a sample, the scores of the targets are not those of their blocks but
-    :meth:`target_scores`: a block does not know which of its units are targets.
+    A block does not know which of its units are targets. So in way 3, and in way 2 if the targets are a sample, the
+    scores of the targets must be taken from :meth:`target_scores` instead of from their blocks.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class Scorer:
     targets : Block, optional
         The units of the target population.
     population : TargetPopulation, optional
-        Their weights; positions are positions in ``targets``.
+        The weights of the targets; its positions are positions in ``targets``.
     cross_belief : function, optional
-        Returns the belief about units, and their covariances with the targets.
+        Returns, from covariates, the belief about units and their covariances with the targets.
     target_posterior : Posterior, optional
         The belief about each target, on the outcome's own scale; for ``cross_belief``.
     propensity : function, optional
@@ -82,7 +82,11 @@ class Scorer:
         population: acq.TargetPopulation | None,
         propensity: Propensity | None = None,
     ) -> Self:
-        """Return the scorer of a pool, with a target population as positions in that pool."""
+        """Return the scorer of a pool, with a target population as positions in that pool.
+
+        ``population`` is None for functions that need none; ``propensity`` is for pools that hold none. Reads the
+        targets from the pool, and asks the fitted model for its belief about them.
+        """
         if population is None:
             return cls(model, function, propensity=propensity)
         targets, length = pool.take(population.positions), len(population.positions)
@@ -96,13 +100,16 @@ class Scorer:
 
     @property
     def scores_targets_separately(self) -> bool:
-        """Whether the scores of the targets are not those of their blocks but :meth:`target_scores`."""
+        """Whether the scores of the targets must come from :meth:`target_scores` and not from their blocks."""
         if self.population is None:
             return False
         return self.cross_belief is None or self.population.unit_weight is not None
 
     def __call__(self, block: Block, rng: np.random.Generator | None = None) -> Array:
-        """Return the scores of a block, (n,)."""
+        """Return the scores of a block, (n,). ``rng`` is needed by functions that draw at random.
+
+        The scores of targets in the block are right only if :attr:`scores_targets_separately` is false.
+        """
         targets, population, pi = self.targets, self.population, self.propensity_of(block)
         if targets is None or population is None:
             has_belief = "posterior" in self.function.needs
@@ -121,7 +128,11 @@ class Scorer:
         return self.function(belief, arm, propensity=joint_pi, population=joint, rng=rng)[:units]
 
     def target_scores(self, rng: np.random.Generator | None = None) -> Array:
-        """Return the scores of the targets, from the joint belief about them unless they are a sample."""
+        """Return the scores (J,) of the targets, which there must be.
+
+        The scores come from cross-covariances if the targets are a sample and the model has these covariances, and from
+        the joint belief about the targets otherwise.
+        """
         targets, population = self.targets, self.population
         assert targets is not None
         assert population is not None
@@ -131,12 +142,12 @@ class Scorer:
         return self.function(belief, targets.arm, propensity=pi, population=population, rng=rng)
 
     def over(self, blocks: Iterable[Block], rng: np.random.Generator | None = None) -> Iterator[Array]:
-        """Yield the scores of each block, in order; on several threads unless scores are drawn at random."""
+        """Yield the scores of each block, in order; on several threads unless the function takes ``rng``."""
         if "rng" in self.function.needs:
             yield from (self(block, rng) for block in blocks)
             return
         remaining = iter(blocks)
-        # The first by itself: what a model works out when it is first asked is then ready for all threads.
+        # The first block alone: what a model computes when it is first asked is then ready for all threads.
         for block in islice(remaining, 1):
             with one_thread():
                 first = self(block)
@@ -144,13 +155,17 @@ class Scorer:
         yield from in_threads(self, remaining)
 
     def _score_across(self, block: Block, places: Positions, rng: np.random.Generator | None) -> Array:
-        """Return the scores of a block by cross-covariances; ``places`` says where its units are among the targets."""
+        """Return the scores (n,) of a block by cross-covariances.
+
+        ``places`` (n,) is the place of each unit of the block among the targets, -1 for other or unknown units.
+        """
         assert self.cross_belief is not None
         assert self.population is not None
         assert self.target_posterior is not None
         units = self.cross_belief(block.x)
 
         def covariance(rows: slice, arm: int | None) -> Array:
+            """Return the covariances of the block's units ``rows`` with the targets; see TargetBelief."""
             return units.covariance(rows, block.arm[rows], arm)
 
         population = self.population
@@ -161,22 +176,26 @@ class Scorer:
         return self.function(units.belief, block.arm, propensity=pi, targets=targets, rng=rng)
 
     def propensity_of(self, block: Block) -> Array | None:
-        """Return P(treated given x) of a block's units, if it is known."""
+        """Return P(treated given x) of a block's units: the block's own values, or else those of ``propensity``.
+
+        None if neither is given.
+        """
         return self.propensity(block.x) if block.propensity is None and self.propensity else block.propensity
 
 
 def block_units(scorer: Scorer) -> int:
     """Return how many units to score at a time.
 
-    Cross-covariances are an array as wide as there are targets, so blocks are smaller. Without them, each block needs
-    the joint belief with all targets anew, so blocks are larger.
+    Without a target population, it is the usual size. With cross-covariances blocks are smaller, because each block
+    needs an array as wide as there are targets. With joint beliefs blocks are larger, because each block needs a new
+    joint belief with all targets.
     """
     if scorer.population is None:
         return CHUNK_UNITS
     return max(1, CHUNK_UNITS // 2) if scorer.cross_belief is not None else 4 * CHUNK_UNITS
 
 
-# From a scorer and a number of units per block to the scores of a pool, in order and in parts.
+# Takes a scorer and a number of units per block; returns the scores of a pool, in order and in parts.
 Backend = Callable[[Scorer, int], Iterable[Array]]
 
 
@@ -206,9 +225,9 @@ def score_pool(
     propensity : function, optional
         Returns P(treated given x) from covariates, for pools that hold no propensities.
     rng : numpy.random.Generator, optional
-        For stochastic functions.
+        Needed by functions that draw at random.
     progress : function, optional
-        Called with the number of units scored and of all.
+        Called after each block with the number of units scored so far and the number of all units.
     backend : function, optional
         Called with a :class:`Scorer` and the number of units per block; returns the scores of the pool in order, in
         parts. By default blocks are scored on the threads of this machine.
@@ -220,7 +239,8 @@ def score_pool(
     Raises
     ------
     InputError
-        If the function has no scores, or needs something that the pool does not hold.
+        If the function is a batch function, which has no scores; if it needs a propensity or ``rng`` that is missing;
+        or if ``population`` or the covariates do not fit.
 
     Examples
     --------
@@ -252,7 +272,10 @@ def score_pool(
 
 
 def _weighted(blocks: Iterable[Block], population: acq.TargetPopulation | None) -> Iterator[Block]:
-    """Yield blocks of a pool with the weight of each unit's effect, where such weights differ."""
+    """Yield the blocks of a pool, with the weights of their units if ``population`` has a weight for each unit.
+
+    Otherwise blocks are yielded as they are. Called by `score_pool`.
+    """
     weights, start = None if population is None else population.unit_weight, 0
     for block in blocks:
         if isinstance(weights, np.ndarray):
