@@ -35,7 +35,7 @@ def table_columns(values: Any, what: str) -> dict[Any, Any] | None:
 
 
 def text_names(values: Any, what: str) -> list[str] | None:
-    """Return the names of a DataFrame's columns if they are text; None for arrays and for numbered columns.
+    """Return the names of a DataFrame's columns if all are text; None for arrays, numbered columns and no columns.
 
     Raises InputError if only some names are text. ``what`` names the argument in messages.
     """
@@ -51,9 +51,10 @@ def text_names(values: Any, what: str) -> list[str] | None:
 
 
 def in_fitted_order(columns: dict[Any, Any], fitted: Sequence[str] | None, what: str) -> dict[Any, Any]:
-    """Return a table's columns in the order of the names in ``fitted``; raise InputError if the names differ.
+    """Return a table's columns, by name, in the order of the names in ``fitted``; raise InputError if the names differ.
 
-    The columns stay as they are if they or the fitted table have no names.
+    ``columns`` are returned unchanged if there are none, if one of their names is no text, or if ``fitted`` is None:
+    then the table that the model was fitted on had no names. ``what`` names the argument in messages.
     """
     if fitted is None or not columns or not all(isinstance(name, str) for name in columns):
         return columns
@@ -70,9 +71,10 @@ def in_fitted_order(columns: dict[Any, Any], fitted: Sequence[str] | None, what:
 
 
 def remember(estimator: Any, names: Sequence[str] | None, shape: tuple[int, ...]) -> None:
-    """Set ``n_features_in_`` and, if columns have names, ``feature_names_in_``, as scikit-learn does.
+    """Set ``n_features_in_`` of an estimator and, if columns have names, ``feature_names_in_``, as scikit-learn does.
 
-    ``shape`` is the shape of one unit. Called by ``fit`` of every model.
+    Without names, ``feature_names_in_`` of an earlier fit is removed. ``shape`` is the shape of one unit; an image
+    counts its channels as features. Called by ``fit`` of every model.
     """
     estimator.n_features_in_ = shape[0]
     vars(estimator).pop("feature_names_in_", None)
@@ -87,10 +89,12 @@ def fitted_names(estimator: Any) -> list[str] | None:
 
 
 def _repeated(texts: list[str], what: str) -> InputError:
+    """Return, not raise, the error that names the first name in ``texts`` that occurs twice."""
     repeated = next(text for text in texts if texts.count(text) > 1)
     return InputError(f"{what} has more than one column {repeated!r}: rename or drop one.")
 
 
 def _listed(names: Sequence[str]) -> str:
+    """Return the first ``_MAX_LISTED`` names for a message, and how many more there are."""
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return ", ".join(map(repr, names[:_MAX_LISTED])) + more

@@ -16,11 +16,12 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 def expectation(
     function: Callable[[Array], Array], mean: Array, sd: Array, low: Array | float, high: Array | float
 ) -> Array:
-    """Return E[function(z); low < z < high] for each unit, (N,), with z ~ N(mean, sd²) of shapes (N,).
+    """Return the integral of function(z) times the density of z ~ N(mean, sd²) from low to high, for each unit (N,).
 
-    ``function`` takes and returns (N, nodes). Gauss-Legendre quadrature over the part of [low, high] where the density
-    is not negligible. For an exact result choose [low, high] where ``function`` is not negligible, and split the range
-    at kinks of ``function``.
+    ``mean`` (N,) and ``sd`` (N,), above 0, belong to units; ``low`` and ``high`` may do so too. ``function`` takes and
+    returns (N, nodes). Gauss-Legendre quadrature runs over the part of [low, high] where the density is not negligible;
+    the result is 0 if there is none. For an exact result choose [low, high] where ``function`` is not negligible, and
+    split the range at kinks of ``function``.
     """
     start = np.maximum(mean - _MAX_SDS * sd, low)
     stop = np.maximum(np.minimum(mean + _MAX_SDS * sd, high), start)
@@ -33,7 +34,7 @@ def expectation(
 
 
 def bernoulli_entropy(p: Array) -> Array:
-    """Return the entropy (nats) of a Bernoulli variable with probability ``p``."""
+    """Return the entropy (nats) of Bernoulli variables with probabilities ``p``, in the shape of ``p``."""
     entropy: Array = -(xlogy(p, p) + xlogy(1 - p, 1 - p))
     return entropy
 
@@ -41,7 +42,8 @@ def bernoulli_entropy(p: Array) -> Array:
 def bivariate_cdf(h: Array, k: Array, correlation: Array) -> Array:
     """Return P(Z1 < h, Z2 < k) for standard normals with the given correlation, by Owen's T function.
 
-    Owen, Tables for Computing Bivariate Normal Probabilities (1956, doi:10.1214/aoms/1177728074), equation 2.1.
+    The three arrays are broadcast against each other. Owen, Tables for Computing Bivariate Normal Probabilities (1956,
+    doi:10.1214/aoms/1177728074), equation 2.1.
     """
     # With r = sqrt(1 - rho²) it is ½ (Phi(h) + Phi(k)) - T(h, (k / h - rho) / r) - T(k, (h / k - rho) / r),
     # less ½ if h k < 0.
@@ -58,8 +60,8 @@ def bivariate_cdf(h: Array, k: Array, correlation: Array) -> Array:
 
 
 def interval(mean: Array, reach: Array, largest: Array | float) -> tuple[Array, Array]:
-    """Return the ends mean ± reach of intervals for effects, none beyond ± ``largest``.
+    """Return the lower and upper ends of intervals for effects, mean ± reach, none beyond ± ``largest``.
 
-    Called by everything that states an interval; ``reach`` is ``Posterior.quantile`` times the standard deviation.
+    ``reach`` is ``Posterior.quantile`` times the standard deviation. Called by everything that states an interval.
     """
     return np.maximum(mean - reach, -largest), np.minimum(mean + reach, largest)

@@ -1,4 +1,4 @@
-"""A Gaussian belief about units and arms: its checked arrays, and what follows for each unit by itself."""
+"""A Gaussian belief about units and arms: its checked arrays, and the moments of single units."""
 
 from __future__ import annotations
 
@@ -34,11 +34,16 @@ class UnitMoments:
     limits: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        """Check all fields; raise InputError as :class:`causalbald.posterior.Posterior` says."""
         self._settle()
         self._check_residual()
 
     def _settle(self) -> None:
-        """Check shapes and numbers, and make the arrays read-only."""
+        """Check shapes and numbers, and replace the arrays by read-only views: float64, or float32 for such a factor.
+
+        ``residual`` and ``noise`` are broadcast to all units. With the probit link, ``limits`` become (0, 1). Raises
+        InputError if something is wrong. The residual's blocks are not checked to be covariances.
+        """
         mean = np.asarray(self.mean, dtype=np.float64)
         factor = np.asarray(self.factor)
         if factor.dtype != np.float32:
@@ -62,7 +67,7 @@ class UnitMoments:
             object.__setattr__(self, "limits", (0.0, 1.0))
 
     def _check_residual(self) -> None:
-        """Raise unless each unit's residual is a covariance up to rounding."""
+        """Raise InputError unless each unit's residual is a covariance up to rounding."""
         if not self.residual.any():
             return
         noise = float(self.noise.max()) if self.link == "identity" else 1.0
@@ -75,9 +80,10 @@ class UnitMoments:
             raise not_a_covariance(self.residual, bad, "residual")
 
     def _derived(self, **changes: Any) -> Self:
-        """Return this belief with some fields changed by formulas that keep the residual a covariance.
+        """Return a new belief with the fields in ``changes`` replaced, by formulas that keep the residual a covariance.
 
-        The residual is not checked again: what is left of it can be smaller than the rounding errors it inherits.
+        Shapes and numbers are checked. The residual is not checked to be a covariance: what is left of it can be
+        smaller than the rounding errors it inherits.
         """
         belief = object.__new__(type(self))
         for field in fields(self):
@@ -103,12 +109,15 @@ class UnitMoments:
 
     @cached_property
     def _probit_index(self) -> Array:
-        """Latent mean over the spread of latent score and noise, (N, K): an event has probability Phi of it."""
+        """Latent mean over the standard deviation of latent score plus noise, (N, K).
+
+        With the probit link the probability of an event is Phi of this index.
+        """
         return self.mean / np.sqrt(1 + diagonal(self.latent_covariance))
 
     @cached_property
     def expected(self) -> Array:
-        """Expected outcome per unit and arm on the outcome's own scale, (N, K)."""
+        """Expected outcome per unit and arm on the outcome's own scale, (N, K): cut to ``limits``; P(1) for probit."""
         if self.link == "identity":
             return self.mean if self.limits is None else np.clip(self.mean, *self.limits)
         expected: Array = ndtr(self._probit_index)
@@ -116,38 +125,41 @@ class UnitMoments:
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of the expected outcomes between a unit's arms, (N, K, K)."""
+        """Covariance of a unit's expected outcomes between arms, (N, K, K); of probabilities for probit."""
         if self.link == "identity":
             return self.latent_covariance
         return event_covariance(self._probit_index, self.latent_covariance)
 
     @cached_property
     def variance(self) -> Array:
-        """Variance of the expected outcomes, (N, K)."""
+        """Variance of the expected outcomes, (N, K), none below 0; of probabilities for probit."""
         return np.maximum(diagonal(self.covariance), 0.0)
 
     @cached_property
     def outcome_noise(self) -> Array:
-        """Variance of an outcome around its expectation, on the outcome's own scale, (N, K)."""
+        """Variance of an outcome around its expected outcome, on the outcome's own scale, (N, K)."""
         if self.link == "identity":
             return self.noise
         return event_noise(self._probit_index, diagonal(self.latent_covariance))
 
     @cached_property
     def slope(self) -> Array:
-        """Change of the expected outcome per change of the latent one, (N, K): 1, or the best line's with probit."""
+        """Change of the expected outcome per change of the latent one, (N, K): 1 for the identity link.
+
+        For probit it is the slope of the best linear prediction of the probability from the latent score.
+        """
         if self.link == "identity":
             return np.ones(self.mean.shape)
         return event_slope(self._probit_index, diagonal(self.latent_covariance))
 
     @cached_property
     def effect_mean(self) -> Array:
-        """Expected effect of arm 1 against arm 0, (N,)."""
+        """Expected effect of arm 1 against arm 0, (N,); a difference of probabilities for probit."""
         return self.expected[:, 1] - self.expected[:, 0]
 
     @cached_property
     def effect_variance(self) -> Array:
-        """Variance of the belief about the effect, (N,)."""
+        """Variance of the belief about each unit's effect, (N,), none below 0."""
         return np.maximum(variance_of_difference(self.covariance), 0.0)
 
 
@@ -157,5 +169,8 @@ def diagonal(matrices: Array) -> Array:
 
 
 def variance_of_difference(covariance: Array) -> Array:
-    """Return the variance of arm 1 minus arm 0, (N,), from covariances between arms, (N, K, K)."""
+    """Return the variance of arm 1 minus arm 0, (N,), from covariances between arms, (N, K, K).
+
+    Rounding may make it slightly negative.
+    """
     return covariance[:, 0, 0] + covariance[:, 1, 1] - covariance[:, 0, 1] - covariance[:, 1, 0]

@@ -18,7 +18,10 @@ _MAX_LOG_RATIO = 50.0  # exp of more says only that the outcome teaches nothing
 
 
 def event_covariance(index: Array, covariance: Array) -> Array:
-    """Return Cov(Phi(f_a), Phi(f_b)) between a unit's arms, (N, K, K), from z (N, K) and V (N, K, K)."""
+    """Return Cov(Phi(f_a), Phi(f_b)), the covariance of event probabilities between a unit's arms, (N, K, K).
+
+    ``index`` is z (N, K), and ``covariance`` is V (N, K, K). Variances are slightly above 0 even if rounding gives 0.
+    """
     # E Phi(f_a) Phi(f_b) = Phi_2(z_a, z_b; V_ab / sqrt((1 + v_a) (1 + v_b))).
     # In each arm the rarer outcome is taken, with index -|z|: numbers near 0 are exact, numbers near 1 are not.
     # 1 - Phi(f) = Phi(-f), so that a swapped arm changes the sign of its covariances.
@@ -35,20 +38,30 @@ def event_covariance(index: Array, covariance: Array) -> Array:
 
 
 def event_noise(index: Array, variance: Array) -> Array:
-    """Return E Phi(f) (1 - Phi(f)), the variance of an outcome around its probability, of the shape of ``index``."""
+    """Return E Phi(f) (1 - Phi(f)), the variance of an outcome around its probability.
+
+    ``index`` z and ``variance`` v have the same shape, and so has the result.
+    """
     # Phi(z) - Phi_2(z, z; v / (1 + v)) = 2 T(z, 1 / sqrt(1 + 2 v)) with Owen's function T.
     return np.asarray(2 * owens_t(index, 1 / np.sqrt(1 + 2 * variance)))
 
 
 def event_slope(index: Array, variance: Array) -> Array:
-    """Return the slope of the best linear prediction of Phi(f) from f, of the shape of ``index``."""
+    """Return the slope of the best linear prediction of Phi(f) from f.
+
+    ``index`` z and ``variance`` v have the same shape, and so has the result.
+    """
     # Cov(Phi(f), f) / v = E phi(f) = phi(z) / sqrt(1 + v), by Stein's identity.
     slope: Array = np.exp(-0.5 * index**2) / (np.sqrt(2 * np.pi) * np.sqrt(1 + variance))
     return slope
 
 
 def equivalent_noise(index: float, variance: float) -> float:
-    """Return the noise variance of a measurement of f that teaches as much about f as the binary outcome y does."""
+    """Return the noise variance of a measurement of f that teaches as much about f as the binary outcome y does.
+
+    ``index`` is z and ``variance`` is v of one unit and arm. The result is limited to about exp(50). Called by
+    ``Posterior.measurement_variance``.
+    """
     # With p = Phi(z) and Cov(f, y) = v slope, the two values of y leave v - v² slope² / (p (1 - p)) of v on average.
     # A measurement f + noise of variance n leaves v - v² / (v + n). The two are equal for n = p (1 - p) / slope² - v.
     log_ratio = log_ndtr(index) + log_ndtr(-index) + index**2 + np.log(2 * np.pi * (1 + variance))

@@ -11,9 +11,9 @@ _CHUNK_UNITS = 8192  # units at a time: their blocks stay in the cache
 
 
 def impossible_blocks(blocks: Array, tolerance: float) -> Positions:
-    """Return positions of the blocks (N, K, K) that are no covariances, even up to rounding of ``tolerance``.
+    """Return sorted positions of the blocks (N, K, K) that cannot be covariances; empty if all can.
 
-    A block passes if it is symmetric up to ``tolerance`` and no eigenvalue is below -``tolerance``.
+    A block passes if it is symmetric up to ``tolerance``, for rounding, and no eigenvalue is below -``tolerance``.
     """
     starts = range(0, len(blocks), _CHUNK_UNITS)
     bad = [start + np.flatnonzero(~_possible(blocks[start : start + _CHUNK_UNITS], tolerance)) for start in starts]
@@ -21,7 +21,10 @@ def impossible_blocks(blocks: Array, tolerance: float) -> Positions:
 
 
 def not_a_covariance(blocks: Array, bad: Positions, what: str) -> InputError:
-    """Return the error that names the first of the blocks (N, K, K) at positions ``bad``, and the remedy."""
+    """Return, not raise, an error that shows the first of the blocks (N, K, K) at positions ``bad``, and the remedy.
+
+    ``what`` names the argument in the message.
+    """
     block = blocks[bad[0]]
     least = np.linalg.eigvalsh((block + block.T) / 2)[0]
     return InputError(
@@ -32,7 +35,10 @@ def not_a_covariance(blocks: Array, bad: Positions, what: str) -> InputError:
 
 
 def _possible(blocks: Array, tolerance: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return whether each block (N, K, K) can be a covariance up to ``tolerance``, (N,)."""
+    """Return whether each block (N, K, K) can be a covariance up to ``tolerance``, (N,). For :func:`impossible_blocks`.
+
+    Up to two arms this is decided without eigenvalues.
+    """
     arms = blocks.shape[1]
     if arms > 2:
         asymmetry = np.abs(blocks - blocks.transpose(0, 2, 1)).max(axis=(1, 2))

@@ -8,6 +8,9 @@ import numpy as np
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
-    """Return the generator of ``(seed, *purpose)``: equal arguments give equal streams, on any worker."""
+    """Return a new random generator for a seed and a purpose: equal arguments give equal streams, on any worker.
+
+    ``seed`` and whole numbers in ``purpose`` must not be negative. Another purpose gives an independent stream.
+    """
     words = [crc32(p.encode()) if isinstance(p, str) else p for p in purpose]
     return np.random.default_rng(np.random.SeedSequence([seed, *words]))

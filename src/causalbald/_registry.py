@@ -26,14 +26,15 @@ M = TypeVar("M")
 
 
 class Registry(Generic[T]):
-    """Objects of one kind by name; plugins are loaded when a name is first looked up.
+    """Objects of one kind, such as models, by name; plugins are loaded when a name is first looked up.
 
     A plugin is an entry point of the group ``causalbald.<group>`` of an installed package, or a Python file named in
-    the environment variable ``CAUSALBALD_PLUGINS``. Its import must register something. ``kind`` names the objects in
-    messages. Written by hand, since no library loads single files and digests their source.
+    the environment variable ``CAUSALBALD_PLUGINS``. Its import must register something. Written by hand, since no
+    library loads single files and digests their source.
     """
 
     def __init__(self, kind: str, group: str) -> None:
+        """Make an empty registry. ``kind`` names the objects in messages, and ``group`` the group of entry points."""
         self.kind = kind
         self.group = f"causalbald.{group}"
         self._items: dict[str, T] = {}
@@ -43,7 +44,8 @@ class Registry(Generic[T]):
     def add(self, name: str, item: T) -> None:
         """Give ``item`` a name, and keep a digest of its source if it is a plugin's.
 
-        Raises InputError if an item from another place has the name.
+        An item with this name that was defined under the same module and name is replaced, as after a reload. Raises
+        InputError if an item from another place has the name. Called by :meth:`register`.
         """
         registered = self._items.get(name)
         if registered is not None and _origin(registered) != _origin(item):
@@ -64,7 +66,8 @@ class Registry(Generic[T]):
         Returns
         -------
         str or None
-            12 hexadecimal digits; None for what is part of this package and for unknown names.
+            12 hexadecimal digits; None for what is part of this package, for a plugin without a source file, and for
+            unknown names.
         """
         self._load_plugins()
         return self._versions.get(name)
@@ -84,6 +87,7 @@ class Registry(Generic[T]):
         """
 
         def decorate(item: M) -> M:
+            """Register a function or class, and return it."""
             self.add(name, cast(T, item))
             return item
 
@@ -100,12 +104,15 @@ class Registry(Generic[T]):
         Returns
         -------
         str
-            One sentence, shown by ``causalbald models`` and the like.
+            One sentence, shown by ``causalbald models`` and the like; empty without a docstring.
         """
         return (inspect.getdoc(self[name]) or "").partition("\n")[0]
 
     def check_options(self, name: str, options: Iterable[str]) -> None:
-        """Raise InputError unless the item of that name takes all ``options`` as keyword arguments."""
+        """Raise InputError unless the item of that name takes all ``options`` as keyword-only arguments.
+
+        Raises UnknownNameError if no item has that name.
+        """
         parameters = inspect.signature(cast(Any, self[name])).parameters.items()
         allowed = [key for key, parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
         for option in options:
@@ -125,7 +132,7 @@ class Registry(Generic[T]):
         return list(self._items)
 
     def __getitem__(self, name: str) -> T:
-        """Return the item of that name; UnknownNameError suggests a close name."""
+        """Return the item of that name; else raise UnknownNameError, which suggests a close name."""
         self._load_plugins()
         if name not in self._items:
             close = get_close_matches(str(name), self._items, n=1)
@@ -134,10 +141,14 @@ class Registry(Generic[T]):
         return self._items[name]
 
     def __iter__(self) -> Iterator[str]:
+        """Yield all names, plugins included."""
         return iter(self.names())
 
     def _load_plugins(self) -> None:
-        """Load plugin files and, once, the entry points of the group; an entry point that fails gives a warning."""
+        """Load new plugin files and, once, the entry points of the group.
+
+        An entry point that fails gives a PluginWarning; a plugin file that fails raises InputError.
+        """
         load_plugin_files()
         if self._entry_points_loaded:
             return
@@ -153,7 +164,8 @@ class Registry(Generic[T]):
 def load_plugin_files() -> None:
     """Import the files named in ``CAUSALBALD_PLUGINS`` that have not been imported yet.
 
-    Raises InputError, naming the file and line, if a file is missing or fails.
+    Raises InputError, naming the file and line, if a file is missing or fails. An error of this package that arises in
+    a file is raised unchanged. A file that failed is tried again next time.
     """
     for part in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
         path = Path(part).resolve()
@@ -175,7 +187,7 @@ def load_plugin_files() -> None:
 
 
 def plugin_at_fault(error: BaseException) -> str | None:
-    """Return file, line and function of the innermost call in a plugin file, if an error came through one.
+    """Return file, line and function of the innermost call in a plugin file; None if the error came through none.
 
     Called by the command line to tell a plugin's mistake from one of this package.
     """
@@ -186,16 +198,17 @@ def plugin_at_fault(error: BaseException) -> str | None:
 
 
 def _line(error: Exception, path: Path) -> str:
-    """Return ", line 7" for the line of a file where an error arose; "" if that is not known."""
+    """Return ", line 7" for the line of the plugin file where an error arose; "" if that is not known."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     return "" if line is None else f", line {line}"
 
 
 def _source_digest(item: object) -> str | None:
-    """Return a digest of the files that register and define an item; None if both belong to this package.
+    """Return a digest, 12 hexadecimal digits, of the files that register and define an item.
 
-    Modules that these files import are not part of the digest. Called by :meth:`Registry.add`.
+    None if no such file is outside this package and Python's library. Modules that these files import are not part of
+    the digest. Called by :meth:`Registry.add`.
     """
     files: dict[str, bytes] = {}
     definition = sys.modules.get(_module(item))
@@ -220,9 +233,10 @@ def _registering_scope() -> dict[str, Any]:
 
 
 def _origin(item: object) -> str:
-    """Return the dotted name of where an item is defined."""
+    """Return the dotted name under which an item is defined: module and qualified name."""
     return f"{_module(item)}.{getattr(getattr(item, 'function', item), '__qualname__', '?')}"
 
 
 def _module(item: object) -> str:
+    """Return the module that defines an item, or the function that the item wraps; "?" if it is not known."""
     return str(getattr(getattr(item, "function", item), "__module__", "?"))

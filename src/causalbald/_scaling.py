@@ -13,12 +13,12 @@ _MIN_OUTCOMES_OF_TWO_VALUES = 10
 
 
 def column_scale(x: AnyArray) -> Array:
-    """Return the unit of each column of a pool (N, D), (D,): its standard deviation, 1 for a constant column.
+    """Return the number (D,) by which each column of a pool (N, D) is divided: its standard deviation.
 
-    A rare mark has a larger unit: a column with two values, the rarer in fewer than one unit in 43. Its two values are
-    at most 7 units apart, and 1.4 if one person in a thousand has the mark. In standard deviations such a mark, a
-    missing value or a rare category, would put that person 30 units away from all others, and every method that looks
-    for the unknown would measure such people first.
+    It is 1 for a constant column. A rare mark is a column with two values, the rarer of which fewer than one person in
+    43 has, for example a missing value. Its number is larger than the standard deviation. If one person in a thousand
+    has the mark, that person is 1.4 away from all others; at most it is 7. Divided by the standard deviation it would
+    be 30, and every method that looks for the unknown would measure such people first.
     """
     # With a share p of the rarer value sd = sqrt(p (1 - p)) range, 0.15 range for p = 1 / 43. Below that the unit is
     # (0.15 range)² / sd, which grows as sd falls.
@@ -37,7 +37,7 @@ def channel_scale(images: AnyArray) -> Array:
 
 
 def outcome_scale(y: Array) -> float:
-    """Return the standard deviation of outcomes (n,), and 1 if they are all the same."""
+    """Return the standard deviation of outcomes (n,); 1 if all outcomes are the same, up to rounding."""
     sd = float(y.std())
     return 1.0 if sd <= 1e-12 * float(np.abs(y).max()) else sd
 

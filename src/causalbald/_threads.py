@@ -22,7 +22,10 @@ R = TypeVar("R")
 
 @contextmanager
 def at_most(threads: int) -> Iterator[None]:
-    """Let torch use at most ``threads`` threads within the context, and restore its number afterwards."""
+    """Let torch use at most ``threads`` threads within the context, and restore its number afterwards.
+
+    The number is never raised.
+    """
     import torch
 
     before = torch.get_num_threads()
@@ -35,9 +38,9 @@ def at_most(threads: int) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Cap all thread pools at one thread within the context, and restore them afterwards.
+    """Cap torch and all thread pools of numerical libraries at one thread within the context; restore them afterwards.
 
-    Contexts of several threads may overlap in any order.
+    Contexts may be nested. Contexts of several threads may overlap in any order.
     """
     from threadpoolctl import threadpool_limits
 
@@ -53,7 +56,8 @@ def one_thread() -> Iterator[None]:
 def threads_of_fit(*, large: bool) -> Iterator[None]:
     """Cap all thread pools within the context: at ``CAUSALBALD_THREADS`` for large fits, at one thread for others.
 
-    No pool gets more threads than it has. Called around fits of Gaussian processes.
+    No pool gets more threads than it has. Raises InputError if ``CAUSALBALD_THREADS`` is no number of threads. Called
+    around fits of Gaussian processes.
     """
     threads = _threads_for_large_fits()
     if threads == 1 or not large:
@@ -71,7 +75,10 @@ def threads_of_fit(*, large: bool) -> Iterator[None]:
 
 
 def _threads_for_large_fits() -> int:
-    """Return the number in ``CAUSALBALD_THREADS``, one if it is not set or empty; InputError if it is no number."""
+    """Return the number in ``CAUSALBALD_THREADS``; 1 if it is not set or empty.
+
+    Raises InputError if it is no whole number of at least 1.
+    """
     text = os.environ.get(THREADS_VARIABLE, "").strip() or "1"
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise InputError(
@@ -93,14 +100,14 @@ class _Caps:
 
     @property
     def before(self) -> int:
-        """Number of threads that torch may use outside of all open caps."""
+        """Number of threads that torch may use outside of all open caps; its present number if no cap is open."""
         import torch
 
         with self._lock:
             return self._before if self._open else torch.get_num_threads()
 
     def enter(self) -> bool:
-        """Cap torch in this thread, and return whether this thread was capped already."""
+        """Cap torch at one thread in this thread; return whether this thread was capped already, for :meth:`leave`."""
         import torch
 
         with self._lock:
@@ -112,7 +119,10 @@ class _Caps:
         return is_nested
 
     def leave(self, is_nested: bool) -> None:
-        """Close a cap of this thread, and restore its number unless the cap was nested in another."""
+        """Close a cap of this thread, and restore torch's number unless the cap was nested in another.
+
+        ``is_nested`` is what :meth:`enter` returned for this cap.
+        """
         import torch
 
         self._this_thread.capped = is_nested
@@ -135,11 +145,12 @@ def reuse_memory() -> None:
 
 
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Yield ``work(item)`` for all items, in their order, on as many threads as torch may use, one core each.
+    """Yield ``work(item)`` for all items, in their order, computed on as many threads as torch may use.
 
-    Faster than many threads within each matrix product. Sums do not depend on the number of threads: therefore all
-    cores are used within `one_thread` too, whose purpose is equal sums. At most twice as many items as threads are
-    taken ahead of the results that the caller has asked for.
+    Each call of ``work`` runs on one core; this is faster than many threads within each matrix product. Sums do not
+    depend on the number of threads. Therefore all cores are used within `one_thread` too, whose purpose is equal sums.
+    At most twice as many items as threads, plus one, are taken ahead of the results that the caller has asked for.
+    An error in ``work`` is raised where its result would be yielded.
     """
     reuse_memory()
     workers = _caps.before

@@ -31,10 +31,11 @@ def check_covariates(
     names: Sequence[str] | None = None,
     image_models: str = "a model that takes them",
 ) -> Array:
-    """Return ``values`` (array or any DataFrame) as a finite (N, D) float array.
+    """Return ``values`` (array or any DataFrame) as a finite (N, D) float array; raise InputError if they are none.
 
-    ``columns`` and ``names`` belong to the table that a model was fitted on: D, and the order of a DataFrame's columns.
-    The message about an image ends on ``image_models``. Raises InputError, naming the first bad column.
+    At least one row and one column are needed. ``columns`` is the number of columns that ``values`` must have. With
+    ``names``, columns of a DataFrame must have these names, and are put in this order. ``name`` names the argument in
+    messages; the message about an image ends on ``image_models``.
     """
     table = in_fitted_order(table_columns(values, name) or {}, names, name)
     labels = [str(c) for c in table]
@@ -74,8 +75,8 @@ def check_inputs(
 ) -> AnyArray:
     """Return a table (N, D) as float64 or, if the caller takes ``images``, images (N, C, H, W) as float32.
 
-    ``shape`` is the shape of one unit and ``names`` are the columns that a model was fitted on, if it was; ``options``
-    go to :func:`check_covariates`. Raises InputError, naming the first bad column or image.
+    Four dimensions are images. With ``shape``, each unit must have this shape; ``names`` are as for
+    :func:`check_covariates`, which ``options`` go to. Raises InputError, naming the first bad column or bad images.
     """
     dimensions = np.ndim(values) if not hasattr(values, "columns") else 2
     if dimensions == 4 and images:
@@ -86,7 +87,10 @@ def check_inputs(
 
 
 def _check_images(values: Any, name: str, shape: tuple[int, ...] | None) -> AnyArray:
-    """Return images (N, C, H, W) as finite float32; ``shape`` is what one image must have."""
+    """Return images (N, C, H, W) as finite float32, at least one; else raise InputError.
+
+    With ``shape``, each image must have this shape (C, H, W).
+    """
     try:
         pixels = np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -102,7 +106,10 @@ def _check_images(values: Any, name: str, shape: tuple[int, ...] | None) -> AnyA
 
 
 def check_vector(values: Any, name: str, length: int | None = None) -> Array:
-    """Return ``values`` as a finite (N,) float array, N = ``length`` if that is given; else raise InputError."""
+    """Return ``values`` as a finite (N,) float array; raise InputError if they are none, or N is not ``length``.
+
+    Any N is allowed by default, also 0. ``name`` names the argument in messages.
+    """
     vector = _as_float(values, name)
     if vector.ndim != 1:
         raise InputError(f"{name} has shape {vector.shape}, but one number per unit (N,) is needed.")
@@ -117,7 +124,10 @@ def check_vector(values: Any, name: str, length: int | None = None) -> Array:
 
 
 def check_treatment(values: Any, length: int | None = None, name: str = "treatment") -> Treatment:
-    """Return ``values`` as a (N,) integer array of 0 (control) and 1 (treated); else raise InputError."""
+    """Return ``values`` as a (N,) integer array of 0 (control) and 1 (treated); else raise InputError.
+
+    One arm may be missing, see :func:`check_both_arms`. With ``length``, N must equal it.
+    """
     vector = check_vector(values, name, length)
     bad = (vector != 0) & (vector != 1)
     if bad.any():
@@ -129,7 +139,7 @@ def check_treatment(values: Any, length: int | None = None, name: str = "treatme
 
 
 def check_both_arms(treatment: Treatment, what: str = "labelled units") -> None:
-    """Raise InputError unless both arms occur; ``what`` names the units in the message."""
+    """Raise InputError unless both arms occur in ``treatment`` (N,); ``what`` names the units in the message."""
     for arm in (0, 1):
         if not (treatment == arm).any():
             raise InputError(
@@ -139,7 +149,7 @@ def check_both_arms(treatment: Treatment, what: str = "labelled units") -> None:
 
 
 def check_probability(values: Any, length: int, name: str = "propensity") -> Array:
-    """Return ``values`` as a (N,) array of probabilities; else raise InputError."""
+    """Return ``values`` as a (``length``,) array of probabilities, 0 and 1 included; else raise InputError."""
     vector = check_vector(values, name, length)
     bad = (vector < 0) | (vector > 1)
     if bad.any():
@@ -148,7 +158,10 @@ def check_probability(values: Any, length: int, name: str = "propensity") -> Arr
 
 
 def check_positions(values: ArrayLike, length: int, name: str = "positions") -> Positions:
-    """Return ``values`` as distinct positions in ``range(length)``; else raise InputError."""
+    """Return ``values`` as an integer array of distinct positions from 0 to ``length`` - 1, in their order.
+
+    No values give no positions. Raises InputError for other values, also for booleans and for negative positions.
+    """
     positions = np.asarray(values)
     if positions.dtype == np.bool_:
         raise InputError(f"{name} are booleans: pass positions, np.flatnonzero(mask).")
@@ -166,7 +179,7 @@ def check_positions(values: ArrayLike, length: int, name: str = "positions") -> 
 
 
 def check_int(value: Any, name: str, *, low: int) -> int:
-    """Return ``value`` as an integer of at least ``low``; else raise InputError."""
+    """Return ``value`` as an integer of at least ``low``; else raise InputError, also for True and for 2.0."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
         raise InputError(f"{name} must be an integer of at least {low}, got {value!r}.")
     return int(value)
@@ -183,7 +196,10 @@ def check_cost(cost: ArrayLike, length: int) -> Array:
 def check_number(
     value: Any, name: str, *, low: float = -np.inf, above: float = -np.inf, below: float = np.inf
 ) -> float:
-    """Return ``value`` as a finite number with low <= value < below and value > above; else raise InputError."""
+    """Return ``value`` as a finite float with low <= value < below and value > above; else raise InputError.
+
+    By default there is no such limit. True, False and numbers written as text are refused.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
         raise InputError(f"{name} must be a number, got {value!r}.")
     if not (low <= value < below and value > above):
@@ -201,14 +217,17 @@ def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
 
 
 def check_alpha(alpha: float) -> float:
-    """Return ``alpha`` if it is a probability of error, between 0 and 1; else raise InputError."""
+    """Return ``alpha`` if it is a probability of error, above 0 and below 1; else raise InputError."""
     if not 0 < alpha < 1:
         raise InputError(f"alpha must lie between 0 and 1 (0.05 for a 95 % interval), got {alpha!r}.")
     return float(alpha)
 
 
 def _as_float(values: Any, name: str) -> Array:
-    """Return a column or table as floats; raise InputError for dates and for other values that are not numbers."""
+    """Return a column or table as float64, missing values as NaN.
+
+    Raises InputError for dates and for other values that are not numbers. Text that reads as a number is taken.
+    """
     # Dates would pass as nanoseconds since 1970, and a missing date as a number far below all others.
     if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M") or np.asarray(values).dtype.kind in ("m", "M"):
         raise InputError(f"{name} holds dates or durations: use an age or a number of days instead.")
@@ -223,7 +242,10 @@ def _as_float(values: Any, name: str) -> Array:
 
 
 def broadcast(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
-    """Return numbers as a read-only float array of this shape; raise InputError if they do not fit it."""
+    """Return numbers as a read-only float array of ``shape``, repeated where needed; else raise InputError.
+
+    A scalar fills the whole array. ``name`` names the argument in the message.
+    """
     try:
         return np.broadcast_to(np.asarray(values, dtype=np.float64), shape)
     except ValueError:

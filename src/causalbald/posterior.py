@@ -94,7 +94,8 @@ class Posterior(UnitMoments):
         Returns
         -------
         Posterior
-            Belief about N units, with a factor of rank S.
+            Belief about N units, with a factor (N, K, S), no residual, and ``n_draws`` S. InputError is raised for
+            draws of another shape, or fewer than 2.
         """
         values = np.asarray(draws, dtype=np.float64)
         if values.ndim != 3 or len(values) < 2:
@@ -110,14 +111,15 @@ class Posterior(UnitMoments):
         Parameters
         ----------
         members : sequence of Posterior
-            Beliefs with the same shape, link and limits.
+            At least one; their shape, link and limits must be the same, or InputError is raised.
         weights : (M,), optional
-            Not negative; scaled to sum 1. By default all members count alike.
+            Not negative, not all 0; scaled to sum 1. By default all members count alike.
 
         Returns
         -------
         Posterior
-            Belief whose factor has the columns of all members' factors, and one column per member for its mean.
+            Its factor has the columns of all members' factors, and a column per member for the distance of its mean
+            from the mixture's. Means are cut to the limits before they are mixed, except with the probit link.
         """
         if not members:
             raise InputError("a mixture needs at least one posterior.")
@@ -161,7 +163,10 @@ class Posterior(UnitMoments):
         return self._derived(**{name: getattr(self, name)[index] for name in names})
 
     def widened(self, factor: Array, *, joint: bool) -> Posterior:
-        """Return the belief with the covariance of one more factor (N, K, R) added; within units if not ``joint``."""
+        """Return the belief with the covariance of one more factor (N, K, R) added; within units if not ``joint``.
+
+        Called by ``GaussianProcess``.
+        """
         if joint:
             return self._derived(factor=np.concatenate([self.factor, factor], axis=-1))
         return self._derived(residual=self.residual + factor @ factor.transpose(0, 2, 1))
@@ -172,7 +177,7 @@ class Posterior(UnitMoments):
         Parameters
         ----------
         scale, shift : float
-            An outcome y becomes scale * y + shift.
+            An outcome y becomes scale * y + shift, with a scale above 0. The link must be "identity".
 
         Returns
         -------
@@ -239,7 +244,7 @@ class Posterior(UnitMoments):
         return float(diagonal(self.residual).sum() / total) if total > 0 else 0.0
 
     def warn_if_mostly_local(self) -> None:
-        """Warn if so much variance is treated as independent across units that averages and batches suffer."""
+        """Give an ApproximationWarning if ``residual_share`` is so large that averages and batches suffer."""
         if self.residual_share > LARGE_RESIDUAL_SHARE:
             warnings.warn(
                 f"{self.residual_share:.0%} of the variance is treated as independent across units: intervals of "
@@ -261,7 +266,7 @@ class Posterior(UnitMoments):
         Returns
         -------
         (n, N, K) array
-            Expected outcomes, with the probit link probabilities.
+            Expected outcomes, not cut to ``limits``; with the probit link probabilities.
         """
         units, arms, rank = self.factor.shape
         shared = rng.standard_normal((check_int(n, "n", low=1), rank))
@@ -345,7 +350,7 @@ class Posterior(UnitMoments):
         treatment : (N,)
             Arm of each unit.
         outcome : (N,)
-            Outcome of each unit; 0 or 1 with the probit link.
+            Outcome of each unit; with the probit link an outcome above 0 is an event.
 
         Returns
         -------
@@ -368,12 +373,12 @@ class Posterior(UnitMoments):
         Parameters
         ----------
         weights : (N,), optional
-            How much each unit counts; they need not sum to 1. By default all units count alike.
+            How much each unit counts; the sum must be above 0 and need not be 1. By default all units count alike.
 
         Returns
         -------
         mean, variance : float
-            In the unit of the outcome, and its square.
+            In the unit of the outcome, and its square. Warns as :meth:`warn_if_mostly_local` does.
         """
         self.warn_if_mostly_local()
         w = np.ones(len(self)) if weights is None else check_vector(weights, "weights", len(self))

@@ -54,7 +54,7 @@ class Hyperparameters:
         return self.weights.T @ self.weights
 
     def places(self, x: Tensor) -> list[Tensor]:
-        """Return P tensors (n, D) or (n, 1): units x (n, D) for each part, in units of its lengthscales."""
+        """Return units x (n, D) in the lengthscales of each part: P tensors, (n, D) each, or (n, 1) for an index."""
         general = [x * scale for scale in self.log_lengthscales.neg().exp()]
         if self.index is None or self.log_index_scales is None:
             return general
@@ -62,7 +62,7 @@ class Hyperparameters:
         return general + [index_values * scale for scale in self.log_index_scales.exp()]
 
     def squared_distances(self, x: Tensor, z: Tensor) -> Tensor:
-        """Return squared distances (P, n, m) between x (n, D) and z (m, D), in the lengthscales of each part."""
+        """Return squared distances (P, n, m) between units x (n, D) and z (m, D), in the lengthscales of each part."""
         return torch.stack([squared_distances(a, b) for a, b in zip(self.places(x), self.places(z), strict=True)])
 
     def kernel(self, x: Tensor, arm_x: Tensor, z: Tensor, arm_z: Tensor) -> Tensor:
@@ -70,20 +70,23 @@ class Hyperparameters:
         return kernel_sum(self.weights[:, arm_x], self.weights[:, arm_z], self.places(x), self.places(z))
 
     def gram(self, x: Tensor, arm: Tensor) -> Tensor:
-        """Return :meth:`kernel` (n, n) of units x (n, D) with arms with themselves; its gradient is cheaper."""
+        """Return :meth:`kernel` (n, n) of units x (n, D) with themselves, in arms (n,); its gradient is cheaper."""
         return gram(self.weights[:, arm], self.places(x))
 
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
-        """Return the kernel (K, r, n) between sites u (r, D) with arms and units z (n, D) under each arm."""
+        """Return the kernel (K, r, n) between sites u (r, D) with arms (r,) and units z (n, D) under each of K arms."""
         return self._combined(u, arm, z, self.weights)
 
     def with_effects(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
-        """Return the kernel (r, n) between sites u (r, D) with arms and the effects of units z (n, D)."""
+        """Return the kernel (r, n) between sites u (r, D) with arms (r,) and the effects of units z (n, D)."""
         # An effect is mu(z, 1) - mu(z, 0): the parts at z have the weights w_p1 - w_p0.
         return self._combined(u, arm, z, self.weights[:, 1:] - self.weights[:, :1])[0]
 
     def _combined(self, u: Tensor, arm: Tensor, z: Tensor, weights: Tensor) -> Tensor:
-        """Return Σ_p w_p,arm(u) E_p(u, z) v_pq, (Q, r, n), for ``weights`` v (P, Q) of the parts at z."""
+        """Return Q weighted sums of the parts' kernels between sites u (r, D) with arms (r,) and units z (n, D).
+
+        Sum q, of (Q, r, n), is Σ_p w_p,arm(u) E_p(u, z) v_pq, where ``weights`` v (P, Q) are those of the parts at z.
+        """
         totals = u.new_zeros(weights.shape[1], len(u), len(z))
         for a, b, w, v in zip(self.places(u), self.places(z), self.weights, weights, strict=True):
             part = squared_distances(a, b).mul_(-0.5).exp_().mul_(w[arm][:, None])
@@ -124,7 +127,7 @@ class Prior:
         return np.array([lengthscale] * (2 * self.dimension) + [0.7, 0.7, 0.7, 1.0, 1.0, 1.0, 1.0])
 
     def starts(self, x: Array, arm: Treatment, y: Array) -> list[Array]:
-        """Return three points from which a search for the free parameters starts.
+        """Return three points from which a search for the free parameters starts; here the labels are not used.
 
         The first is the centre. The second is a rougher, less noisy surface with a larger effect part: with few labels
         the evidence often has a mode where noise explains everything. The third is the second mirrored, so that what
@@ -141,7 +144,7 @@ class Prior:
 
     @property
     def _sign_position(self) -> int:
-        """Position, among the free parameters, of the weight in arm 1 of the largest shared part."""
+        """Position, among the free parameters, of the shared part's weight in arm 1. Its sign is mirrored."""
         return -6
 
     @property
@@ -160,7 +163,7 @@ class Prior:
 
     @staticmethod
     def unpack(free: Tensor) -> Hyperparameters:
-        """Return the hyper-parameters that a vector of free parameters stands for."""
+        """Return the hyper-parameters that a vector (2 D + 7,) of free parameters stands for."""
         return Hyperparameters(free[:-_N_TAIL].reshape(2, -1), _weights(free[-7:-4]), free[-4:-2], free[-2:])
 
 
@@ -189,12 +192,16 @@ class IndexPrior(Prior):
         return np.concatenate([[index_weight] * self.dimension, [0.3, 0.3, 0.7, 0.7, 0.7], general])
 
     def starts(self, x: Array, arm: Treatment, y: Array) -> list[Array]:
-        """Return the three starts of :class:`Prior`, with the index along the direction in which outcomes grow."""
+        """Return the three starts of :class:`Prior`, with the index along the direction in which outcomes grow.
+
+        That direction is found from covariates x (n, D), arms (n,) and outcomes y (n,) of labels, all standardised.
+        """
         direction = _steepest_direction(x, arm, y)
         return [np.concatenate([direction, start[self.dimension :]]) for start in super().starts(x, arm, y)]
 
     @property
     def _sign_position(self) -> int:
+        """Position, among the free parameters, of the weight in arm 1 of the shared part of the index."""
         return self.dimension + 3
 
     @property
@@ -214,7 +221,7 @@ class IndexPrior(Prior):
 
     @staticmethod
     def unpack(free: Tensor) -> Hyperparameters:
-        """Return the hyper-parameters that a vector of free parameters stands for."""
+        """Return the hyper-parameters that a vector (3 D + 12,) of free parameters stands for."""
         dimension = (len(free) - 12) // 3
         index, scales, weights, general = torch.split(free, [dimension, 2, 3, len(free) - dimension - 5])
         h = Prior.unpack(general)
@@ -222,7 +229,11 @@ class IndexPrior(Prior):
 
 
 def _weights(free: Tensor) -> Tensor:
-    """Return weights (2, K) of a shared and an effect part from three free parameters: log, any sign, log."""
+    """Return the weights (2, K) of a shared part and an effect part from three free parameters.
+
+    These are the log of the shared part's weight in arm 0, its weight in arm 1, and the log of the effect part's weight
+    in arm 1. The effect part has the weight 0 in arm 0.
+    """
     log_control, treated, log_effect = free
     shared = torch.stack([log_control.exp(), treated])
     effect = torch.stack([torch.zeros_like(treated), log_effect.exp()])
@@ -230,7 +241,10 @@ def _weights(free: Tensor) -> Tensor:
 
 
 def _steepest_direction(x: Array, arm: Treatment, y: Array) -> Array:
-    """Return the unit vector (D,) along which outcomes grow in both arms; all covariates alike if none does."""
+    """Return the unit vector (D,) along which outcomes grow most, by one ridge regression for both arms.
+
+    If outcomes depend on no covariate, all entries are equal.
+    """
     # Ridge regression b = (Mᵀ M + Λ)⁻¹ Mᵀ y, where M holds the covariates and an indicator of each arm.
     design = np.column_stack([x, np.eye(ARMS)[arm]])
     penalty = np.array([_SLOPE_PENALTY] * x.shape[1] + [_MEAN_PENALTY] * ARMS)

@@ -20,10 +20,10 @@ _JITTER_SHARES = (1e-6, 1e-5, 1e-4, 1e-3)  # of the mean variance, tried in this
 
 
 def noisy_root(covariance: Tensor) -> Tensor:
-    """Return Cholesky factors of covariances (..., n, n) that include the noise.
+    """Return lower Cholesky factors (..., n, n) of covariances that include the noise.
 
     Rounding errors of single precision can outweigh a tiny noise. Only a covariance that cannot be factorised gets more
-    noise on its diagonal. Raises TrainingError if the largest extra noise is not enough.
+    noise on its diagonal, in the end about 0.001 of its mean variance. Raises TrainingError if that is not enough.
     """
     root, failed = torch.linalg.cholesky_ex(covariance)
     for share in _JITTER_SHARES:
@@ -43,7 +43,7 @@ class _LogEvidence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, y: Tensor) -> Tensor:
-        """Return the log density. Called by torch through ``_LogEvidence.apply``."""
+        """Return log densities (...) of y (..., n) with covariances (..., n, n). Called by torch through ``apply``."""
         # log N(y; 0, K) = -½ yᵀ K⁻¹ y - ½ log |K| - n/2 log 2π; K = L Lᵀ gives ½ log |K| = Σ_i log L_ii.
         root = noisy_root(covariance)
         precision = torch.cholesky_inverse(root)  # K⁻¹
@@ -55,7 +55,7 @@ class _LogEvidence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradients by K and by y. Called by torch."""
+        """Return the gradients by the covariances and by y. Called by torch."""
         # d/dK = ½ (α αᵀ - K⁻¹)  (Rasmussen and Williams, 2006, equation 5.9), and d/dy = -α.
         precision, alpha = ctx.saved_tensors
         weight = gradients[0][..., None]
@@ -64,7 +64,10 @@ class _LogEvidence(torch.autograd.Function):
 
 
 def log_evidence(covariance: Tensor, y: Tensor) -> Tensor:
-    """Return log N(y; 0, covariance) for y (..., n) and covariances (..., n, n) that include the noise."""
+    """Return log N(y; 0, covariance) for y (..., n) and covariances (..., n, n) that include the noise.
+
+    Raises TrainingError if a covariance cannot be factorised, see :func:`noisy_root`.
+    """
     value: Tensor = _LogEvidence.apply(covariance, y)  # type: ignore[no-untyped-call]
     return value
 
@@ -77,7 +80,7 @@ class _CollapsedBound(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, k_uu: Tensor, k_uf: Tensor, k_diagonal: Tensor, noise: Tensor, y: Tensor) -> Tensor:
-        """Return the bound. Called by torch through ``_CollapsedBound.apply``."""
+        """Return the bound, a scalar; :func:`collapsed_bound` describes the arguments. Called by torch."""
         # K_uu = R Rᵀ and A = R⁻¹ K_uf N^-½ give Q = N^½ Aᵀ A N^½. With B = I + A Aᵀ:
         #   (Q + N)⁻¹ = N^-½ (I + Aᵀ A)⁻¹ N^-½ = N^-½ (I - Aᵀ B⁻¹ A) N^-½   (Woodbury),
         #   |Q + N| = |N| |I + Aᵀ A| = |N| |B|                               (Sylvester).
@@ -96,7 +99,7 @@ class _CollapsedBound(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradients by K_uu, K_uf, k, the noise and y. Called by torch."""
+        """Return the gradients by the five inputs of ``forward``, in its order. Called by torch."""
         root, a, b, b_root, c, alpha, missed, scale = ctx.saved_tensors
         # By Q the gradient is ½ G with G = α αᵀ + N⁻¹ - (Q + N)⁻¹ = α αᵀ + N^-½ Aᵀ B⁻¹ A N^-½.
         # With P = K_uu⁻¹ K_uf = R⁻ᵀ A N^½, dQ = dK_fu P + Pᵀ dK_uf - Pᵀ dK_uu P, so the gradients are

@@ -50,10 +50,11 @@ class GaussianProcess(CateEstimator):
     max_exact : int
         Number of labels up to which the evidence and beliefs about single units are exact.
     inducing : int
-        Number of labels on which the search for hyper-parameters starts, and which represent all labels beyond
-        ``max_exact``.
+        Number of labels on which the search for hyper-parameters starts. Beyond ``max_exact`` labels, they represent
+        all labels.
     max_iter : int
-        Limit on L-BFGS iterations from the best of three starts.
+        Limit on L-BFGS iterations of each search: one from the best of three starts, and another one on all labels if
+        there are more than ``inducing``.
     hyper_uncertainty : bool
         Whether the belief includes the uncertainty of the hyper-parameters, up to ``max_exact`` labels.
     components : int
@@ -85,7 +86,10 @@ class GaussianProcess(CateEstimator):
     prior_class: ClassVar[type[Prior]] = Prior
 
     def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
-        """Choose hyper-parameters, then compute what beliefs about single units need."""
+        """Choose hyper-parameters, then compute what beliefs about single units need. ``validation`` is not used.
+
+        Raises InputError if an option is no integer of at least 1.
+        """
         for name in ("sites", "max_exact", "inducing", "max_iter", "components"):
             check_int(getattr(self, name), name, low=1)
         self.units_ = StandardUnits.of_pool(pool, self.components, self.random_state)
@@ -111,7 +115,10 @@ class GaussianProcess(CateEstimator):
 
     @property
     def joint_(self) -> Sites:
-        """Belief at labels and sites, computed when it is first needed: beliefs about single units do not need it."""
+        """Belief at labels and sites, computed when it is first needed, then kept.
+
+        Up to ``max_exact`` labels, beliefs about single units do not need it.
+        """
         if self._joint is None:
             with self._threads(self._site_inputs[0].numpy()):
                 self._joint = Sites.after_labels(self.hyperparameters_, *self._site_inputs)
@@ -122,9 +129,9 @@ class GaussianProcess(CateEstimator):
         return threads_of_fit(large=len(x) > self.inducing)
 
     def _probes(self, labels: int) -> Tensor | None:
-        """Return random signs Z (n, s) with E Z Zᵀ = I, for ``estimated_information``.
+        """Return random signs Z (labels, s), scaled so that E Z Zᵀ = I, for ``estimated_information``.
 
-        None for at most ``inducing`` labels, whose exact information is cheap.
+        None for at most ``inducing`` labels: their exact information is cheap.
         """
         if labels <= self.inducing:
             return None
@@ -134,9 +141,10 @@ class GaussianProcess(CateEstimator):
     def _least_noise(self, labels: LabelSet) -> tuple[float, float]:
         """Return the least noise variance of each arm, on the standardised scale.
 
-        With hardly any events in an arm, its noise would fall to 0, and the belief would be sure that no event can ever
-        happen. An outcome with two values has variance p (1 - p) around an average risk p. Covariates explain a
-        part of it, in practice a small one: the noise keeps the share ``_BINARY_NOISE_SHARE``.
+        It is ``LEAST_NOISE``, or more for an outcome with two values. With few events in an arm, its noise would
+        fall to 0, and the belief would be sure that no event can ever happen. The outcome has variance p (1 - p) around
+        an average risk p. Covariates explain a part of this variance, in practice a small one: the noise keeps the
+        share ``_BINARY_NOISE_SHARE``.
         """
         limits = outcome_range(labels.y)
         if limits is None:
@@ -147,13 +155,18 @@ class GaussianProcess(CateEstimator):
         return float(least[0]), float(least[1])
 
     def _optimise(self, x: Tensor, arm: Tensor, y: Tensor, subset: Tensor) -> Hyperparameters:
-        """Return the hyper-parameters that are best for a subset of the labels, refined on all labels."""
+        """Return the hyper-parameters that are best for a subset of the labels, refined on all labels.
+
+        Labels are standardised, and ``subset`` holds positions of labels. Sets ``n_iter_``, the number of iterations of
+        the last search.
+        """
         prior = self._prior
 
         def on_subset(h: Hyperparameters) -> Tensor:
             return _log_evidence(h, x[subset], arm[subset], y[subset])
 
         def on_all(h: Hyperparameters) -> Tensor:
+            """Return the log evidence of all labels; beyond ``max_exact`` labels, its lower bound."""
             if len(y) <= self.max_exact:
                 return _log_evidence(h, x, arm, y)
             return _collapsed_bound(h, x, arm, y, subset)
@@ -167,14 +180,17 @@ class GaussianProcess(CateEstimator):
         return prior.unpack(torch.as_tensor(optimum.x))
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        """Return the belief about checked units: through the sites if joint, else from the labels."""
+        """Return the belief about checked units, in the unit of the outcome: through the sites if ``joint``."""
         h, z = self.hyperparameters_, self._standardise(x)
         belief = self.joint_.posterior(h, z, joint=True) if joint else self.single_.posterior(h, z)
         tangent_factor = None if self.tangent_ is None else self.tangent_.factor(h, z)
         return self._in_outcomes(belief, tangent_factor, joint=joint)
 
     def _in_outcomes(self, belief: Posterior, tangent_factor: Tensor | None, *, joint: bool) -> Posterior:
-        """Return a belief in the outcome's unit, with the covariance that ``tangent_factor`` (N, K, p) adds to it."""
+        """Return a belief in the outcome's unit, given one in standard units.
+
+        ``tangent_factor`` (N, K, p) is a factor of the covariance to add, if any; between units only if ``joint``.
+        """
         if tangent_factor is not None:
             belief = belief.widened(tangent_factor.numpy(), joint=joint)
         return belief.rescaled(self.y_scale_, self.y_mean_)
@@ -190,8 +206,8 @@ class GaussianProcess(CateEstimator):
         Returns
         -------
         callable or None
-            Takes checked covariates (N, D) of new units and returns their :class:`CrossBelief`. None with fewer sites
-            than labels: the sites then explain everything, and joint beliefs are cheaper.
+            Takes checked covariates (N, D) of new units and returns their :class:`CrossBelief`. None if the belief
+            has fewer sites than labels: beliefs then rest on the sites alone, and joint beliefs are cheaper.
         """
         if len(self.joint_.x) < len(self.single_.x):
             return None
@@ -205,7 +221,7 @@ class GaussianProcess(CateEstimator):
             unit_factor = None if self.tangent_ is None else self.tangent_.factor(h, units.x)  # (N, K, p)
 
             def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
-                """Return covariances as :class:`CrossBelief` describes."""
+                """Return covariances (n, J) as :class:`CrossBelief` describes."""
                 t = torch.as_tensor(treatment, dtype=torch.long)
                 standardised = units.covariance(rows, t, arm)
                 if unit_factor is not None and other_factor is not None:
@@ -218,19 +234,23 @@ class GaussianProcess(CateEstimator):
         return at
 
     def _standardise(self, x: AnyArray) -> Tensor:
-        """Return covariates in standard units, (N, P)."""
+        """Return covariates of N units in the standard units of the pool, (N, P). Images become P components."""
         return torch.as_tensor(self.units_(x))
 
 
 def _search(prior: Prior, log_likelihood: Callable[[Hyperparameters], Tensor], start: Array, iterations: int) -> Any:
-    """Return scipy's result of maximising likelihood times prior over the free parameters by L-BFGS."""
+    """Return scipy's result of maximising likelihood times prior by L-BFGS-B, within the prior's bounds.
+
+    ``x`` of the result holds the free parameters, as ``start`` does; ``fun`` is -log(likelihood * prior) up to a
+    constant. There are at most ``iterations`` iterations.
+    """
     # The search runs over deviations d from the prior's centre in its standard deviations, so that
     # -log prior = ½ |d|², up to a constant.
     centre, spread = prior.centre, prior.spread
     shift, scale = torch.as_tensor(centre), torch.as_tensor(spread)
 
     def loss(values: Array) -> tuple[float, Array]:
-        """Return -log (likelihood * prior) up to a constant, and its gradient."""
+        """Return -log(likelihood * prior) up to a constant, and its gradient by ``values``, the deviations d."""
         deviation = torch.tensor(values, requires_grad=True)
         value = 0.5 * deviation @ deviation - log_likelihood(prior.unpack(shift + scale * deviation))
         (gradient,) = torch.autograd.grad(value, deviation)
@@ -244,12 +264,15 @@ def _search(prior: Prior, log_likelihood: Callable[[Hyperparameters], Tensor], s
 
 
 def _log_evidence(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor) -> Tensor:
-    """Return the log evidence of hyper-parameters from standardised labels."""
+    """Return the exact log evidence for the hyper-parameters ``h`` from standardised labels."""
     return log_evidence(h.gram(x, arm) + torch.diag(h.noise[arm]), y - h.means[arm])
 
 
 def _collapsed_bound(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, inducing: Tensor) -> Tensor:
-    """Return a lower bound on the log evidence; ``inducing`` are positions of labels that represent all."""
+    """Return a lower bound on the log evidence of standardised labels.
+
+    ``inducing`` are positions of the labels that represent all labels.
+    """
     u, u_arm = x[inducing], arm[inducing]
     k_uu = h.gram(u, u_arm)
     jitter = 1e-6 * torch.diag(k_uu.detach().diagonal())
@@ -261,7 +284,10 @@ def _collapsed_bound(h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, indu
 
 
 def _balanced_subset(treatment: Treatment, size: int, rng: np.random.Generator) -> Positions:
-    """Return sorted positions of at most ``size`` labels, split between arms as evenly as possible."""
+    """Return sorted positions of ``size`` random labels, split between arms as evenly as possible.
+
+    All positions are returned if there are no more than ``size`` labels.
+    """
     order = rng.permutation(len(treatment))
     rank_in_arm = np.empty(len(order), dtype=np.intp)
     for arm in range(ARMS):

@@ -52,7 +52,10 @@ class Process(Protocol):
 
 
 def independent_sites(k_uu: Tensor) -> Tensor:
-    """Return sorted positions of sites that span all sites, by Cholesky decomposition with pivoting."""
+    """Return sorted positions of sites that explain all sites, by Cholesky decomposition with pivoting.
+
+    ``k_uu`` (R, R) is the kernel of the sites. A site that others explain up to rounding is left out.
+    """
     tolerance = _REDUNDANT_SHARE * float(k_uu.diagonal().max())
     _, pivots, rank, _ = lapack.dpstrf(k_uu.numpy(), tol=tolerance, lower=1)
     return torch.as_tensor(pivots[:rank] - 1, dtype=torch.long).sort().values
@@ -68,10 +71,11 @@ class SiteBelief:
 
     @classmethod
     def from_labels(cls, k_uu: Tensor, k_uf: Tensor, noise: Tensor, y: Tensor) -> Self:
-        """Return the belief after labels y (n,) with noise variances (n,). The sites must be independent.
+        """Return the belief after labels y (n,) with noise variances (n,).
 
-        It is the optimal variational posterior of Titsias, Variational Learning of Inducing Variables in Sparse
-        Gaussian Processes (2009), equation 10, and the exact one if the labels are among the sites.
+        ``k_uu`` (R, R) is the kernel of the sites, which must be independent, and ``k_uf`` (R, n) their kernel with the
+        labels. The belief is exact if the labels are among the sites. Otherwise it is the optimal variational posterior
+        of Titsias, Variational Learning of Inducing Variables in Sparse Gaussian Processes (2009), equation 10.
         """
         # v = root⁻¹ f(u) has the prior N(0, I), and y ~ N((root⁻¹ K_uf)ᵀ v, N). With W = root⁻¹ K_uf N^-½ the
         # posterior precision of v is I + W Wᵀ = L Lᵀ. So spread = L⁻ᵀ and mean = (I + W Wᵀ)⁻¹ W N^-½ y.
@@ -83,9 +87,10 @@ class SiteBelief:
         return cls(root, spread @ (spread.T @ (weighted @ (y / noise.sqrt()))), spread)
 
     def project(self, k_us: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean (s,), factor (R, s) and explained prior root (R, s) at points with kernel k_us (R, s).
+        """Return ``mean`` (s,), ``factor`` (R, s) and ``explained`` (R, s) of the process at s points.
 
-        The covariance of the points is factorᵀ factor, plus the prior's minus explainedᵀ explained.
+        ``k_us`` (R, s) is the kernel of the sites with the points. The prior mean is not part of ``mean``. The
+        covariance of the points is factorᵀ factor, plus the prior's covariance, minus explainedᵀ explained.
         """
         # f(s) given v is N(Eᵀ v, k_ss - Eᵀ E) with E = root⁻¹ k_us. Averaged over v, its mean is Eᵀ mean, and its
         # covariance k_ss - Eᵀ E + Eᵀ spread spreadᵀ E.
@@ -104,6 +109,7 @@ class SiteBelief:
 
     @cached_property
     def _spread_is_triangular(self) -> bool:
+        """Whether ``spread`` is upper triangular, so that products with it can skip zeros."""
         return not bool(self.spread.tril(-1).any())
 
 
@@ -117,10 +123,10 @@ class Sites:
 
     @classmethod
     def after_labels(cls, h: Process, x: Tensor, arm: Tensor, y: Tensor, core: Tensor, extra: Tensor) -> Self:
-        """Return the belief after labels x (n, D), arm (n,) and outcomes y (n,).
+        """Return the belief after labels x (n, D), arm (n,) and outcomes y (n,), all in standard units.
 
-        The sites are the labels at positions ``core`` and, in each arm, the points ``extra`` (m, D), without those that
-        other sites explain.
+        The sites are the labels at positions ``core``, and the units ``extra`` (m, D) in each arm. A site that other
+        sites explain is left out.
         """
         arms = range(len(h.means))
         u = torch.cat([x[core], *(extra for _ in arms)])
@@ -131,7 +137,10 @@ class Sites:
         return cls(u, u_arm, SiteBelief.from_labels(k_uu, k_uf, h.noise[arm], y - h.means[arm]))
 
     def posterior(self, h: Process, z: Tensor, *, joint: bool, link: Link = "identity") -> Posterior:
-        """Return the belief about units z (N, D) in standard units; without ``joint``, each unit by itself."""
+        """Return the belief about units z (N, D), all in standard units.
+
+        Without ``joint`` the belief has no covariances between units. ``link`` is that of the belief.
+        """
         arms = len(h.means)
         mean, residual = z.new_empty(len(z), arms), z.new_empty(len(z), arms, arms)
         factor = z.new_empty(len(z), arms, len(self.x) if joint else 0)
@@ -149,10 +158,11 @@ class Sites:
 
 @dataclass(frozen=True)
 class Single:
-    """Belief about single units, from points x (n, D) with arms (n,): labels, or sites that stand for labels.
+    """Belief about single units, from n points ``x`` (n, D) with arms (n,): labels, or sites that stand for labels.
 
     With k (n,) the kernel between the points and a unit under an arm, the unit's mean is h.means + k · ``weights``, and
-    its variance is the prior's minus |``whitening`` k|². All in the precision of x.
+    its variance is the prior's minus |``whitening`` k|². Here h is the :class:`Process` given to each method. Results
+    have the floating-point precision of ``x``.
     """
 
     x: Tensor
@@ -170,7 +180,7 @@ class Single:
 
     @classmethod
     def of_sites(cls, sites: Sites) -> Self:
-        """Return the belief about single units that sites hold after the labels."""
+        """Return the belief about single units that follows from the belief at ``sites``. The sites are its points."""
         # With V = root⁻¹ and S = spread spreadᵀ a unit's variance is the prior's minus kᵀ Vᵀ (I - S) V k. S = U Λ Uᵀ
         # gives the root (I - Λ)^½ Uᵀ V of that matrix. The reversed QR decomposition makes the root lower triangular.
         belief, inverse = sites.belief, sites.belief.inverse_root
@@ -180,15 +190,18 @@ class Single:
         return cls(sites.x, sites.arm, triangular, belief.mean @ inverse)
 
     def rounded(self) -> Self:
-        """Return the same belief in single precision, in which units take at most two thirds of the time."""
+        """Return the same belief in single precision, in which scoring a unit takes at most two thirds of the time."""
         return replace(self, x=self.x.float(), whitening=self.whitening.float(), weights=self.weights.float())
 
     def posterior(self, h: Process, z: Tensor) -> Posterior:
-        """Return the belief about units z (N, D) in standard units, each by itself."""
+        """Return the belief about N units z (N, D) in standard units, without covariances between them."""
         return self.from_kernel(h, h.by_arm(self.x, self.arm, z.to(self.x)))
 
     def from_kernel(self, h: Process, kernel: Tensor) -> Posterior:
-        """Return the belief about units, each by itself, from their kernel (K, n, N) with the points."""
+        """Return the belief about N units in standard units, without covariances between them.
+
+        ``kernel`` (K, n, N) is the units' kernel with the n points of this belief, under each of K arms.
+        """
         arms, _, units = kernel.shape
         residual = h.between_arms.expand(units, arms, arms)
         for start in range(0, len(self.x), _BLOCK_ROWS):
@@ -212,12 +225,18 @@ def _triangular_product(lower: Tensor, values: Tensor) -> Tensor:
 
 
 def _between_arms(values: Iterable[Tensor]) -> Tensor:
-    """Return inner products between arms, (n, K, K), of K values (R, n); einsum would copy them all first."""
+    """Return inner products (n, K, K) over R, between arms, of one tensor (R, n) for each of K arms.
+
+    ``torch.einsum`` would copy all tensors first.
+    """
     return torch.stack([torch.stack([(a * b).sum(0) for b in values], dim=-1) for a in values], dim=-2)
 
 
 def _without_rounding(residual: Tensor) -> Tensor:
-    """Return 2 x 2 matrices (N, 2, 2) as covariances, where rounding made them slightly indefinite."""
+    """Return 2 x 2 matrices (N, 2, 2) with covariances cut to what the variances allow.
+
+    Rounding may have made a matrix slightly indefinite. A negative variance becomes 0.
+    """
     root = residual.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
     limit = root[:, :, None] * root[:, None, :]
     return torch.minimum(torch.maximum(residual, -limit), limit)

@@ -40,10 +40,10 @@ class Tangent:
     def of(
         cls, h: Hyperparameters, x: Tensor, arm: Tensor, y: Tensor, precision: Tensor, probes: Tensor | None = None
     ) -> Self:
-        """Return the tangent after outcomes y (n,). Called by ``GaussianProcess._fit``.
+        """Return the tangent after outcomes y (n,) of units x (n, D) with arms (n,).
 
-        ``precision`` (p,) belongs to the prior, in the order of the free directions. With ``probes`` (n, s) the
-        information of many labels is estimated.
+        ``precision`` (p,) is the prior's, in the order of the free directions. With ``probes`` (n, s) the information
+        of the labels is estimated; without them it is exact. Called by ``GaussianProcess._fit``.
         """
         # The mean at unit z is mu(z) = m + Σ_i α_i k(z, x_i), so that
         #   dmu(z) = [dm + Σ_i α_i dk(z, x_i)] + Σ_i dα_i k(z, x_i),
@@ -72,9 +72,11 @@ class Tangent:
 def moves(
     h: Hyperparameters, z: Tensor, arm: Tensor, weights: Tensor, x: Tensor, squared: Tensor, parts: Tensor
 ) -> Tensor:
-    """Return the derivative (N, K, p) of m + Σ_i α_i k(z, x_i) by the free directions, with α = ``weights`` fixed.
+    """Return the derivatives (N, K, p) of expected outcomes by the p free directions, while α is held fixed.
 
-    ``squared`` are the distances (P, N, n) of z from x, and ``parts`` their kernels E. Called by :class:`Tangent`.
+    The expected outcomes are m + Σ_i α_i k(z, x_i) for units z (N, D) under each arm. ``weights`` (n,) are α, and
+    ``x`` (n, D) and ``arm`` (n,) are the labels. ``squared`` (P, N, n) are squared distances of z from x in each part,
+    and ``parts`` their kernels E_p. Called by :class:`Tangent`.
     """
     # mu(z, a) = m_a + Σ_p w_pa v_p(z) with v_p(z) = Σ_i E_p(z, x_i) w_p,a_i α_i.
     by_arm = parts @ (weights[:, None] * _arm_indicators(arm))  # Σ_i of arm b: E_p α_i, (P, N, K)
@@ -101,7 +103,7 @@ def moves(
 
 
 def fisher_information(h: Hyperparameters, x: Tensor, arm: Tensor) -> Tensor:
-    """Return the expected information (p, p) of outcomes of units x with arms about the free directions.
+    """Return the expected information (p, p) of outcomes about the free directions. Units x (n, D) have arms (n,).
 
     For N(m, K_n) it is ½ tr(K_n⁻¹ dK_a K_n⁻¹ dK_b) + dm_aᵀ K_n⁻¹ dm_b for directions a and b.
     """
@@ -143,12 +145,15 @@ def estimated_information(h: Hyperparameters, x: Tensor, arm: Tensor, probes: Te
 
 
 def _arm_indicators(arm: Tensor) -> Tensor:
-    """Return whether each label is in each arm, (n, K)."""
+    """Return booleans (n, K): whether each of n labels is in each arm."""
     return arm[:, None] == torch.arange(ARMS)
 
 
 def _with_means(by_covariance: Tensor, by_mean: Tensor) -> Tensor:
-    """Return the information of all directions: the means go before the noises, which are last."""
+    """Return the information (p, p) of all directions, from that of the others (q, q) and that of the means (K, K).
+
+    The last ``ARMS`` of the others are the log noises. The means go before these.
+    """
     q = len(by_covariance)
     order = torch.tensor([*range(q - ARMS), q, q + 1, q - ARMS, q - 1])
     information: Tensor = torch.block_diag(by_covariance, by_mean)  # type: ignore[no-untyped-call]
@@ -156,7 +161,10 @@ def _with_means(by_covariance: Tensor, by_mean: Tensor) -> Tensor:
 
 
 def _derivatives(h: Hyperparameters, squared: Tensor, arm: Tensor) -> Iterator[Tensor]:
-    """Yield derivatives (n, n) of K_n by log scales, weights and log noises, from squared distances (P, n, n)."""
+    """Yield derivatives (n, n) of K_n by the log scale of each part, each free weight and each log noise, in order.
+
+    ``squared`` (P, n, n) are squared distances between labels in each part. A log scale is minus a log lengthscale.
+    """
     indicators = _arm_indicators(arm).to(squared)
     kernels = torch.exp(-0.5 * squared)
     for distances, kernel, weight in zip(squared, kernels, h.weights[:, arm], strict=True):
@@ -183,11 +191,17 @@ def _index_generator(h: Hyperparameters, squared: Tensor, x: Tensor, arm: Tensor
 
 
 def _free_weights(h: Hyperparameters) -> list[tuple[int, int]]:
-    """Return parts and arms whose weight is free: a shared part has one in each arm, an effect part only in arm 1."""
+    """Return the pairs (part, arm) whose weight is free: both arms of a shared part, only arm 1 of an effect part.
+
+    Shared parts have even numbers.
+    """
     return [(part, a) for part in range(len(h.weights)) for a in range(ARMS) if part % 2 == 0 or a == 1]
 
 
 def _weight_speed(h: Hyperparameters, part: int, a: int) -> Tensor:
-    """Return dw_pa by its free parameter: the weight itself, whose log is free, or 1 for the shared part in arm 1."""
+    """Return the derivative of the weight of ``part`` in arm ``a`` by its free parameter.
+
+    It is 1 for a shared part in arm 1, whose weight is free. Otherwise it is the weight itself, whose log is free.
+    """
     is_shared_in_treated = part % 2 == 0 and a == 1
     return torch.ones_like(h.weights[part, a]) if is_shared_in_treated else h.weights[part, a]
