@@ -33,7 +33,11 @@ _NO_SCHEME = r"(?!(?:ql)?:/)"
 
 
 def masked(address: str) -> str:
-    """Return an address with ``***`` in place of its password; other text stays as it is."""
+    """Return an address with ``***`` in place of each password; other text is unchanged.
+
+    Passwords are looked for before the host, in options such as ``?password=``, and in words such as ``password=``.
+    Text that is no address, such as the name of a file, comes back as it is if it does not look like one.
+    """
     shown, position = "", 0
     for start, end in sorted(_places(address)):
         if start >= position:
@@ -43,7 +47,10 @@ def masked(address: str) -> str:
 
 
 def without_passwords(text: str, addresses: Iterable[str]) -> str:
-    """Return a text with ``***`` in place of every password of these addresses, in any spelling."""
+    """Return a text with ``***`` in place of every password in these ``addresses``.
+
+    The text may hold a password as the address spells it, decoded, encoded, or quoted. Called for error messages.
+    """
     secrets = {address[start:end].strip("'") for address in addresses for start, end in _places(address)}
     spellings = {spelling for secret in secrets - {"", MASK} for spelling in _spellings(secret)}
     for spelling in sorted(spellings, key=len, reverse=True):
@@ -52,14 +59,17 @@ def without_passwords(text: str, addresses: Iterable[str]) -> str:
 
 
 def _places(address: str) -> list[tuple[int, int]]:
-    """Return the beginning and end of each password in an address."""
+    """Return the beginning and end of each password in an address. Places can overlap, and are not sorted."""
     options = [o for o in _OPTION.finditer(address) if o["secret"] and _SECRET_NAME.search(unquote(o["name"]))]
     matches = [match for pattern in _PATTERNS if (match := pattern.match(address))]
     return [match.span("secret") for match in [*matches, *options]]
 
 
 def _spellings(secret: str) -> set[str]:
-    """Return a password as it is, as addresses encode it, and each of these as Python and JSON quote it."""
+    """Return the spellings of a password: as given, decoded, and as addresses encode it.
+
+    Each of these is also there as Python and JSON write it between quotation marks.
+    """
     spellings = {secret}
     for plain in (secret, unquote(secret), unquote_plus(secret)):
         spellings |= {plain, quote(plain, safe=""), quote(plain), quote_plus(plain)}

@@ -8,9 +8,9 @@ from typing import Literal
 Better = Literal["higher", "lower"]
 """Which outcomes are better."""
 OutcomeType = Literal["auto", "continuous", "binary"]
-"""Kinds of outcomes."""
+"""What outcomes are modelled as. With ``auto``, this follows from the outcomes."""
 BatchRule = Literal["softmax", "greedy", "auto"]
-"""How scores become a batch."""
+"""How scores become a batch: see ``selection.BatchRule``. ``auto`` is ``greedy`` if the model can say how units covary."""
 Track = Literal["paid", "paper"]
 """Whether validation outcomes of a trial count, or are free as in the paper."""
 Backend = Literal["local", "ray"]

@@ -18,11 +18,12 @@ _content_before: dict[Path, Hashable] = {}
 
 @contextmanager
 def replacing(path: Path, *sources: Path | None) -> Iterator[Path]:
-    """Yield the path of a draft next to ``path``, and move the draft to ``path`` when it is complete and on disk.
+    """Yield the path of a draft next to ``path``, and move the draft to ``path`` once it is complete and on disk.
 
     The draft gets the permissions of the file that it replaces. A new file is no more open than any of its ``sources``.
-    If the file has changed since :func:`check_place` looked at it, it stays: the draft gets another name, which
-    InputError tells.
+    If the block raises, the draft is deleted. If ``path`` has changed since :func:`check_place` looked at it, ``path``
+    is kept, the draft is saved under a free name, and InputError names it. A device such as /dev/stdout is yielded
+    itself.
     """
     if path.exists() and not path.is_file():  # such as /dev/stdout, which can only be written to
         yield path
@@ -50,8 +51,12 @@ def replacing(path: Path, *sources: Path | None) -> Iterator[Path]:
 def create_closed(path: Path, *sources: Path | None, replaces: Path | None = None) -> int:
     """Create an empty file that only its owner can read; return the permissions to set when the file is complete.
 
-    These are the permissions of the file that it ``replaces``. For a new file, they are the permissions that the umask
-    allows and that all ``sources`` have. Raises FileExistsError if there is a file.
+    The returned permissions are those of the file that it ``replaces``. For a new file, they are the permissions that
+    the umask allows and that all ``sources`` have. If the new file has another group than such a file, its group may do
+    no more than everybody. Sources that are None or missing do not count.
+
+    Owner and group of the replaced file are taken over where the system permits it. Raises FileExistsError if there is
+    a file at ``path``. The caller sets the permissions with :func:`set_mode`.
     """
     before = None if replaces is None else _status(replaces)
     origins = [before] if before else [status for s in sources if s is not None and (status := _status(s))]
@@ -81,7 +86,7 @@ def create_closed(path: Path, *sources: Path | None, replaces: Path | None = Non
 
 
 def set_mode(path: Path, mode: int) -> None:
-    """Set the permissions of a file, on systems that have POSIX permissions."""
+    """Set the permissions of a file; do nothing on systems and disks that have no POSIX permissions."""
     if os.name == "posix":
         with suppress(PermissionError):  # a disk without permissions, such as a camera's
             path.chmod(mode)
@@ -97,9 +102,10 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _change_of(path: Path) -> Callable[[], bool]:
-    """Return a function that says whether a file has changed since :func:`check_place` looked at it.
+    """Return a function that says whether the file at ``path`` has changed since :func:`check_place` looked at it.
 
-    The answer is no if :func:`check_place` did not look at it, and if the file is gone.
+    It returns False if :func:`check_place` did not look at the file, or if the file is gone. The recorded content is
+    forgotten: it serves for one write. Called by ``replacing``.
     """
     place = path.absolute()
     if place not in _content_before:
@@ -109,7 +115,10 @@ def _change_of(path: Path) -> Callable[[], bool]:
 
 
 def _content(path: Path) -> Hashable:
-    """Return a digest of a file's content; None if there is no regular file."""
+    """Return a digest of a file's content; None if there is no regular file.
+
+    For a file that must not be read, the digest is replaced by the file's number, size and time.
+    """
     from hashlib import blake2b, file_digest
 
     if (status := _status(path)) is None:
@@ -132,10 +141,10 @@ def _create_free(path: Path) -> Path:
 
 
 def check_place(path: Path | None, *, remember: bool = True) -> None:
-    """Raise InputError, before the work, if no file can be written at ``path``.
+    """Raise InputError if ``path`` is a folder, or if its folder does not exist. Called before the work.
 
-    With ``remember``, the file's present content is recorded: :func:`replacing` keeps the file if it changes during the
-    work.
+    None passes, and permissions are not checked. With ``remember``, a digest of the file's present content is recorded.
+    If the file changes during the work, :func:`replacing` then keeps it.
     """
     if path is None:
         return
@@ -149,9 +158,10 @@ def check_place(path: Path | None, *, remember: bool = True) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock: other processes that ask for the lock of the same file wait until this one is done, or dies.
+    """Hold the lock of the file at ``path`` within the context. Other processes wait for it until this one is done.
 
-    On systems without such locks (Windows, some network folders), nobody waits.
+    The file is created if needed, and stays. A process that dies gives up its lock. On systems without such locks
+    (Windows, some network folders), nobody waits.
     """
     try:
         import fcntl

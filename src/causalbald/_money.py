@@ -16,7 +16,7 @@ RELATIVE_ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Budget:
-    """Money for measurements, or no limit at all. Answers what can be paid.
+    """Money for measurements, or no limit at all. Its methods say what can be paid.
 
     Parameters
     ----------
@@ -50,33 +50,38 @@ class Budget:
 
     @property
     def spendable(self) -> float:
-        """What a sum of costs may come to: the limit with room for rounding, infinite without a limit."""
+        """The largest payable sum of costs: the limit with room for rounding errors, or infinity without a limit."""
         return math.inf if self.limit is None else self.limit * (1 + RELATIVE_ROUNDING)
 
     def after(self, spent: float) -> Budget:
-        """Return what is left once ``spent`` is gone; nothing at all if only a rounding error is left."""
+        """Return the budget that is left after ``spent``. It has no limit if this budget has none.
+
+        If only a rounding error is left, the new limit is 0. If more was spent than there was, the new limit is
+        negative.
+        """
         if self.limit is None:
             return self
         left = self.limit - spent
         return Budget(0.0 if abs(left) <= self.limit * RELATIVE_ROUNDING else left)
 
     def within(self, other: Budget) -> Budget:
-        """Return the smaller of both budgets."""
+        """Return the smaller one of this budget and ``other``. A budget without a limit is the largest."""
         return self if self.spendable <= other.spendable else other
 
     def pays(self, cost: float) -> bool:
-        """Return whether the budget pays for a cost, or for a sum of costs."""
+        """Return whether the budget pays for this cost, which may be a sum of costs."""
         return cost <= self.spendable
 
     def pays_each(self, costs: Array | list[float]) -> Mask:
-        """Return for each of ``costs`` (n,) whether the budget pays for it alone, (n,)."""
+        """Return for each of ``costs`` (n,) whether the budget would pay for this cost alone, (n,)."""
         payable: Mask = np.asarray(costs) <= self.spendable
         return payable
 
     def pays_in_order(self, costs: Array | list[float]) -> Positions:
-        """Return the positions in ``costs`` (n,) that can be paid, first come, first served.
+        """Return the positions in ``costs`` (n,) that are paid if each cost is paid as long as money is left for it.
 
-        A cost that what is left does not pay for is passed over, and a later, smaller one may be paid.
+        Costs are paid in the given order. A cost that is too high for the money left is passed over, and a later cost
+        may still be paid.
         """
         paid, left = [], self.spendable
         for position, cost in enumerate(costs):
@@ -86,14 +91,17 @@ class Budget:
         return np.asarray(paid, dtype=np.intp)
 
     def pays_until(self, costs: Array | list[float]) -> int:
-        """Return how many of ``costs`` (n,) are paid from the first on, up to the first that is too much."""
+        """Return how many of ``costs`` (n,) are paid in the given order, before the first cost that is too high."""
         return int(np.searchsorted(np.cumsum(costs), self.spendable, side="right"))
 
     def most_units(self, costs: Array | list[float]) -> int:
-        """Return how many of ``costs`` (n,) the budget pays for at most: the smallest first."""
+        """Return the largest number of ``costs`` (n,) that the budget pays for: those are the smallest costs."""
         return self.pays_until(np.sort(costs))
 
 
 def costs_of(units: Positions, cost: Array | None) -> Array:
-    """Return the cost of each of some units, (n,): 1 each if ``cost`` (N,) of the whole pool is None."""
+    """Return the cost of each unit at the positions ``units`` (n,), (n,).
+
+    ``cost`` (N,) has the costs of the whole pool; None means that each unit costs 1.
+    """
     return np.ones(len(units)) if cost is None else cost[units]

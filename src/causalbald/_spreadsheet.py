@@ -26,19 +26,22 @@ class _Writer(Protocol):
 
 
 def safe_cell(value: Any) -> Any:
-    """Return a cell that no spreadsheet runs as a formula; only text is changed."""
+    """Return a cell that no spreadsheet runs as a formula: risky text gets one apostrophe in front.
+
+    Other text, numbers as text (``-1.5``) and values that are no text are unchanged. :func:`read_cell` takes it back.
+    """
     return "'" + value if isinstance(value, str) and _guarded(value) else value
 
 
 def read_cell(text: str) -> str:
-    """Return the text from which :func:`safe_cell` made a cell."""
+    """Return the text from which :func:`safe_cell` made a cell: without the apostrophe, if that was added."""
     return text[1:] if text.startswith("'") and _guarded(text) else text
 
 
 def read_column(cells: Sequence[str | None]) -> list[str | None]:
-    """Return the texts from which :func:`safe_cell` made the cells of a column.
+    """Return the texts from which :func:`safe_cell` made the cells of a column; None stands for an empty cell.
 
-    A cell with a formula shows that we did not write the file: then all cells stay as they are.
+    A cell with an unguarded formula shows that :func:`safe_cell` did not write the column. Its cells are unchanged.
     """
     if any(cell is not None and safe_cell(cell) != cell and not cell.startswith("'") for cell in cells):
         return list(cells)
@@ -46,7 +49,7 @@ def read_column(cells: Sequence[str | None]) -> list[str | None]:
 
 
 def csv_writer(file: _Writer) -> Any:
-    """Return a writer of CSV rows whose lines end with a line feed."""
+    """Return a writer of CSV rows whose lines end with a line feed. It does not guard cells: see :func:`safe_cell`."""
     return csv.writer(_LineFeeds(file), lineterminator=_LINE_END)
 
 
@@ -66,6 +69,9 @@ class _LineFeeds:
 
 
 def _guarded(text: str) -> bool:
-    """Whether a spreadsheet may run a text, or the text without its leading apostrophes."""
+    """Return whether a spreadsheet may run a text as a formula, once its leading apostrophes are gone.
+
+    A number such as ``-1.5`` is no formula.
+    """
     bare = text.lstrip("'")
     return _FORMULA.match(bare) is not None and _NUMBER.fullmatch(bare) is None

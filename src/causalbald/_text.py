@@ -12,9 +12,9 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def check_text(text: str, what: str) -> None:
-    """Raise InputError for text with bytes that are not UTF-8, which a shell or a file name may contain.
+    """Raise InputError if a text holds bytes that are not UTF-8. Text from a shell or a file name may hold such bytes.
 
-    ``what`` is the name of the text in the message.
+    ``what`` names the text in the message.
     """
     if _SURROGATES.search(text):
         # The message quotes the text with repr: no terminal and no file takes it as it is.
@@ -22,15 +22,18 @@ def check_text(text: str, what: str) -> None:
 
 
 def check_texts(value: Any, what: str) -> None:
-    """Raise InputError if any text in a value of plain JSON, names of entries included, is not UTF-8."""
+    """Raise InputError if any text in a value of plain JSON is not UTF-8. Names of entries count as text.
+
+    ``what`` names the value; the message adds where in the value the text is.
+    """
     for path, text in _texts(value, what):
         check_text(text, path)
 
 
 def readable(value: Any) -> Any:
-    """Return a value of plain JSON with a replacement character for each byte that is not UTF-8.
+    """Return a copy of a value of plain JSON with a replacement character for each byte that is not UTF-8.
 
-    Called for what version 0.1.0 recorded, which did not check text.
+    Called for records of version 0.1.0, which did not check text.
     """
     if isinstance(value, str):
         return _SURROGATES.sub("\ufffd", value)
@@ -40,7 +43,7 @@ def readable(value: Any) -> Any:
 
 
 def _texts(value: Any, what: str) -> Iterator[tuple[str, str]]:
-    """Yield each text in a value of plain JSON, after a name that says where it is."""
+    """Yield pairs of a name and a text for each text in a value of plain JSON; the name says where the text is."""
     if isinstance(value, str):
         yield what, value
     elif isinstance(value, Mapping):

@@ -22,19 +22,23 @@ IN_SENTENCE, IN_TABLE = " ({} to {})", " [{}, {}]"
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return a text of at most ``limit`` characters; an ellipsis stands for what is cut off."""
+    """Return a text of at most ``limit`` characters. If it was cut, its last character is an ellipsis."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def printable(text: str) -> str:
-    """Return a text that cannot act on a terminal: control characters, line breaks too, are written as escapes."""
+    """Return a text that cannot act on a terminal: characters that cannot be printed are written as escapes.
+
+    A line break, for example, becomes a backslash and the letter n.
+    """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def visible(text: object, limit: int = LONGEST_TEXT) -> str:
-    """Return a text for a page, cut to ``limit`` characters: control characters, line breaks too, become signs.
+    """Return a text for a page, cut to ``limit`` characters, in which control characters are visible signs.
 
-    Other invisible characters stay, as they join letters and emoji; the page isolates the text.
+    Line breaks are control characters, too. Other invisible characters are kept, as they join letters and emoji: the
+    page must isolate the text, for example by ``<bdi>``. HTML is not escaped.
     """
     return "".join(_sign(c) for c in shortened(str(text), limit))
 
@@ -53,7 +57,10 @@ def _sign(character: str) -> str:
 
 
 def rounded(value: float | None) -> str:
-    """Return a number with three digits, or all digits before the point; nothing if it is missing."""
+    """Return a number for the shell: three digits, or all digits before the point with commas, such as ``12,345``.
+
+    The text is empty if the number is None or NaN.
+    """
     if value is None or math.isnan(value):
         return ""
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
@@ -68,8 +75,8 @@ def estimate(
 ) -> str:
     """Return an estimate with its interval, such as ``1.2 (0.8 to 1.6)``.
 
-    The result lacks the interval if its ends are missing, and is empty if the estimate is missing. ``form`` is
-    ``IN_SENTENCE`` or ``IN_TABLE``, and ``write`` turns a number into text.
+    The interval is left out if one of its ends is None or NaN. The text is empty if the estimate is None or NaN.
+    ``form`` is ``IN_SENTENCE`` or ``IN_TABLE``, and ``write`` turns a number into text.
     """
     if value is None or math.isnan(value):
         return ""
@@ -79,12 +86,12 @@ def estimate(
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage with three digits, such as ``97.5 %``."""
+    """Return a share of 1 for the shell, as a percentage with three digits: 0.975 gives ``97.5 %``."""
     return f"{100 * share:.3g} %"
 
 
 def amount(value: float) -> str:
-    """Return money, or another number that a person wrote, with all its digits."""
+    """Return money, or another number that a person wrote, with up to ten digits and with commas."""
     return f"{value:,.10g}"
 
 
@@ -94,8 +101,10 @@ def amount(value: float) -> str:
 def number(value: float | None, spread: float | None = None, *, sign: bool = False) -> str:
     """Return a number for a page; a dash if it is missing or infinite.
 
-    With a ``spread`` (a standard deviation), the number gets one or two digits of that spread, else three of its own.
-    ``sign`` writes a plus before positive numbers.
+    ``spread`` is the number's standard deviation. The number ends with the first or second digit of its spread. It has
+    three digits of its own if the spread is None, 0 or infinite. Numbers that need more than ``MAX_DECIMALS``, or reach
+    ``MAX_WRITTEN_OUT``, are written with three digits, and with an exponent if needed. ``sign`` writes a plus before
+    positive numbers.
     """
     if value is None or not math.isfinite(value):
         return "–"
@@ -115,19 +124,23 @@ def number(value: float | None, spread: float | None = None, *, sign: bool = Fal
 def interval(lower: float, upper: float, spread: float | None = None, *, sign: bool = False) -> str:
     """Return a 95 % interval for a page, such as ``0.8 to 1.6``.
 
-    The ends get the digits of ``spread``, by default of the standard deviation that follows from the interval's width.
+    The ends get as many digits as a number with this ``spread`` (see :func:`number`), by default a quarter of the
+    interval's width.
     """
     digits = (upper - lower) / 4 if spread is None else spread
     return f"{number(lower, digits, sign=sign)} to {number(upper, digits, sign=sign)}"
 
 
 def as_told(value: float | None) -> str:
-    """Return an outcome for a page with all its digits; a dash if it is missing."""
+    """Return an outcome for a page with up to ten digits; a dash if it is None."""
     return "–" if value is None else f"{value + 0.0:.10g}".replace("-", "−")
 
 
 def whole_percent(share: float | None) -> str:
-    """Return a share for a page as a percentage without decimals, which is 0 or 100 only if the share is."""
+    """Return a share of 1 for a page, as a percentage without decimals; a dash if it is None or not finite.
+
+    A share between 0 and 0.005 is ``under 1 %``, and one between 0.995 and 1 is ``over 99 %``.
+    """
     if share is None or not math.isfinite(share):
         return "–"
     if 0 < share < 0.005 or 0.995 < share < 1:
@@ -136,12 +149,15 @@ def whole_percent(share: float | None) -> str:
 
 
 def thousands(value: int) -> str:
-    """Return a count with a comma before each three digits."""
+    """Return a count with commas, such as ``12,345``."""
     return f"{value:,}"
 
 
 def moment(time: str) -> str:
-    """Return a recorded time (UTC, ISO 8601) as people write it; text that is no time stays as it is."""
+    """Return a recorded time (ISO 8601, in UTC) for a page, such as ``1 May 2026, 09:30 UTC``.
+
+    Text that is no time is returned as :func:`visible` text.
+    """
     try:
         moment = datetime.fromisoformat(time)
     except ValueError:

@@ -34,7 +34,7 @@ class WorkerPool(Protocol):
         ...
 
     def __enter__(self) -> Self:
-        """Start the workers."""
+        """Get ready for work. Call ``submit`` only within the context."""
         ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
@@ -43,7 +43,10 @@ class WorkerPool(Protocol):
 
 
 class local_pool:
-    """A :class:`WorkerPool` of processes on this machine, which starts new ones when a process dies."""
+    """A :class:`WorkerPool` of up to ``workers`` processes on this machine.
+
+    If a process dies, the futures of all unfinished work raise :class:`Lost`. The next work gets new processes.
+    """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -54,7 +57,7 @@ class local_pool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        """Wait for the workers to end; after an error or an interrupt, kill them."""
+        """Wait until started work is done, and cancel the rest. After an error or an interrupt, kill the processes."""
         if kind is not None:
             for process in list((self._executor._processes or {}).values()):
                 process.kill()
@@ -102,7 +105,10 @@ def _start_worker(environment: dict[str, str]) -> None:
 
 
 def check_address(address: str | None) -> None:
-    """Raise InputError if no cluster answers at an address; Ray itself would try for many minutes."""
+    """Raise InputError if no cluster answers at an address; Ray itself would try for many minutes.
+
+    None, and addresses without a port, such as "auto", pass unchecked.
+    """
     host, separator, port = (address or "").removeprefix("ray://").rpartition(":")
     if not separator or not port.isdigit():
         return  # no address, or a word that Ray looks up, such as "auto"
@@ -113,7 +119,11 @@ def check_address(address: str | None) -> None:
 
 
 class ray_pool:
-    """A :class:`WorkerPool` of tasks on a Ray cluster, one CPU each. Without an address, a cluster is started here."""
+    """A :class:`WorkerPool` of tasks on a Ray cluster, one CPU each.
+
+    If Ray is connected already, its cluster is used. Otherwise the cluster is at ``address``; None starts a new cluster
+    of ``workers`` CPUs on this machine.
+    """
 
     def __init__(self, workers: int, address: str | None) -> None:
         """Raise InputError if Ray is not installed."""
@@ -124,7 +134,7 @@ class ray_pool:
         self.workers, self._address, self._ray = workers, address, ray
 
     def __enter__(self) -> Self:
-        """Connect, or start a cluster of ``workers`` CPUs."""
+        """Connect to the cluster, or start one, unless Ray is connected already. InputError if that fails."""
         environment = _environment()
         options: dict[str, Any] = {"runtime_env": {"env_vars": environment}} if environment else {}
         if self._address is None:
@@ -142,12 +152,12 @@ class ray_pool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        """Leave the cluster; a cluster that was started here ends."""
+        """Leave the cluster, unless Ray was connected before; a cluster that was started here ends."""
         if self._started:
             self._ray.shutdown()
 
     def submit(self, work: Callable[..., object], *arguments: object) -> Future[object]:
-        """Start a task, and return its future."""
+        """Start a task, and return its future. The task is not tried again if its process dies."""
         task = self._ray.remote(num_cpus=1, max_retries=0)(work)
         exceptions = self._ray.exceptions
         lost = (exceptions.WorkerCrashedError, exceptions.NodeDiedError, exceptions.OutOfMemoryError)
@@ -155,7 +165,10 @@ class ray_pool:
 
 
 def _relay(inner: Future[Any], lost: type[BaseException] | tuple[type[BaseException], ...]) -> Future[object]:
-    """Return a future with the same result, in which exceptions of the types ``lost`` become :class:`Lost`."""
+    """Return a future with the result or the exception of ``inner``.
+
+    Exceptions of the types ``lost`` become :class:`Lost`. An exception that Ray has wrapped is unwrapped.
+    """
     outer: Future[object] = Future()
 
     def copy(done: Future[Any]) -> None:
