@@ -10,7 +10,7 @@ Better = Literal["higher", "lower"]
 OutcomeType = Literal["auto", "continuous", "binary"]
 """What outcomes are modelled as. With ``auto``, this follows from the outcomes."""
 BatchRule = Literal["softmax", "greedy", "auto"]
-"""How scores become a batch: see ``selection.BatchRule``. ``auto`` is ``greedy`` if the model can say how units covary."""
+"""How scores become a batch. ``auto`` is ``greedy`` if the model can say how units covary, else ``softmax``."""
 Track = Literal["paid", "paper"]
 """Whether validation outcomes of a trial count, or are free as in the paper."""
 Backend = Literal["local", "ray"]

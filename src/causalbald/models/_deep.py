@@ -39,7 +39,11 @@ CHUNK_IMAGES, CHUNK_ROWS = 64, 4096
 
 @dataclass(frozen=True)
 class Scaling:
-    """Standard units of covariates, from the pool (for images: per channel), and of outcomes, from the labels."""
+    """Mean and scale by which values are turned into standard units: (value - mean) / scale.
+
+    Covariates have a mean and a scale per column or, for images, per channel; both come from the pool. Those of the
+    outcome come from the labels.
+    """
 
     x_mean: Array
     x_scale: Array
@@ -48,7 +52,10 @@ class Scaling:
 
     @classmethod
     def of(cls, pool: AnyArray, y: Array, *, binary: bool) -> Scaling:
-        """Return the scaling for the covariates of a pool and for measured outcomes; binary outcomes stay as is."""
+        """Return the scaling for the covariates of a ``pool`` and for measured outcomes y (n,).
+
+        Binary outcomes have mean 0 and scale 1: they are not changed.
+        """
         axes = (0,) if pool.ndim == 2 else (0, 2, 3)
         mean = pool.mean(axis=axes, keepdims=True, dtype=np.float64)[0]
         scale = column_scale(pool) if pool.ndim == 2 else channel_scale(pool)
@@ -158,7 +165,8 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
         path : str or Path
             The file.
         encoder : torch.nn.Module, optional
-            The encoder that was passed to the model, if one was: the file has its weights but not its code.
+            The encoder that was passed to the model, if one was. The file has its weights but not its code. The loaded
+            model works on copies of ``encoder``.
 
         Returns
         -------
@@ -168,8 +176,8 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
         Raises
         ------
         InputError
-            If there is no such file, the file is no saved model or another class's, or ``encoder`` is missing or not
-            needed.
+            If there is no such file, the file is no saved model or that of another class, ``encoder`` is missing or not
+            needed, or the model's device is not available here.
 
         Examples
         --------
@@ -183,14 +191,17 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
 
     @abstractmethod
     def _extra_tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that a fitted model needs besides its network; ``save`` writes them by name."""
+        """Return the tensors that a fitted model needs besides its network; ``save`` stores them under their names."""
 
     @abstractmethod
     def _restore_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Take over tensors that ``_extra_tensors`` returned. Called by ``load`` after the network is restored."""
+        """Take over tensors that ``_extra_tensors`` returned, by name. ``load`` calls this once ``network_`` is set."""
 
     def _restore_description(self, d: dict[str, Any]) -> None:
-        """Take over what was fitted apart from tensors, as ``_saved_models.save`` described it."""
+        """Set the fitted attributes that are no tensors, from the description that ``_saved_models.save`` wrote.
+
+        Afterwards the model counts as fitted. Called by ``_saved_models.load``.
+        """
         self.shape_, self.binary_, self.steps_ = tuple(d["shape"]), d["binary"], d["steps"]
         self._shape, self._fitted = self.shape_, True
         remember(self, d.get("names"), self.shape_)  # files of version 0.1.0 have no names
@@ -198,7 +209,7 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
         self.scaling_ = Scaling(np.array(s["x_mean"]), np.array(s["x_scale"]), s["y_mean"], s["y_scale"])
 
     def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
-        """Return what limits the threads of a fit: tables get one thread."""
+        """Return a context that limits torch's threads in a fit: one for tables, ``MAX_IMAGE_THREADS`` for images."""
         return at_most(MAX_IMAGE_THREADS if x.ndim == 4 else 1)
 
     @property
@@ -212,7 +223,10 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
         return CHUNK_IMAGES if self._of_images else CHUNK_ROWS
 
     def _is_binary(self, y: Array) -> bool:
-        """Return whether outcomes are modelled as binary; InputError if they are to be, but are not 0 or 1."""
+        """Return whether outcomes are modelled as binary: with ``outcome`` "auto", whether all are 0 or 1.
+
+        Raises InputError if ``outcome`` is unknown, or is "binary" for outcomes with another value than 0 and 1.
+        """
         check_choice(self.outcome, "outcome", get_args(OutcomeType))
         is_other = ~np.isin(y, (0.0, 1.0))
         if self.outcome == "binary" and is_other.any():
@@ -222,7 +236,11 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
     def _prepare(
         self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None
     ) -> tuple[LabelTensors, LabelTensors | None]:
-        """Set shape, kind of outcome and scaling; return labels and validation labels in standard units."""
+        """Return labels and validation labels in standard units, on the model's device. Called first by ``_fit``.
+
+        Sets ``shape_``, ``binary_`` and ``scaling_``. Raises InputError if outcomes do not suit
+        ``outcome``, or if only the validation outcomes are not binary.
+        """
         self.shape_ = labels.x.shape[1:]
         self.binary_ = self._is_binary(labels.y)
         self.scaling_ = Scaling.of(pool, labels.y, binary=self.binary_)
@@ -241,8 +259,12 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
     def _member_labels(self, labels: LabelTensors, validation: LabelTensors | None, members: int) -> MemberLabels:
         """Return which labels each member trains on, and which labels decide when it stops.
 
-        With validation labels, each member trains on all labels, and at most ``max_validation`` validation labels
-        decide. Without, each member holds out its own share of the labels. InputError if these are too few to share.
+        With validation labels, each member trains on all labels. The same validation labels, at most
+        ``max_validation`` at random, decide for all members.
+
+        Without validation labels, labels are divided into one share per member, but at least ``MIN_FOLDS``. Each member
+        holds out its own share, of which at most ``max_validation`` labels decide. Raises InputError if there are
+        fewer labels than shares.
         """
         rng, device = generator(self.random_state, "held-out"), labels.y.device
         limit = check_int(self.max_validation, "max_validation", low=1)

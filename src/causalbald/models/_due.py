@@ -64,12 +64,13 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         Networks that measure how long to train, each on its share of the labels. By default 4. With 1, the default
         for images, each member stops on a quarter of the labels and is not trained again.
     inducing : int
-        Inducing points of the paper's bound.
+        Number of inducing points of the paper's bound; fewer if fewer training labels differ in their features.
     sites : int
-        Units of the pool, in both arms, through which covariances between units run.
+        Number of random units of the pool. Joint beliefs know the covariances between units as far as these units, in
+        both arms, and the labels explain them. The paper's bound has its inducing points instead.
     max_exact : int
-        Largest number of labels for which beliefs about single units are exact. With more labels, so many of them
-        stand for all (collapsed bound).
+        Largest number of labels for which beliefs about single units are exact. With more labels, a random subset of
+        this size stands for all labels (collapsed bound).
     hidden : int
         Units of a layer; for images, eight times the channels of the first stage.
     depth : int
@@ -129,7 +130,10 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
     presets: ClassVar = PRESETS["due"]
 
     def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
-        """Train the members; set ``network_``, and the tensors from which beliefs follow."""
+        """Train the members, and set ``network_`` and ``state_``, the tensors from which beliefs follow.
+
+        Raises InputError if a parameter makes no sense, and TrainingError if no weights have a finite score.
+        """
         for name in ("sites", "max_exact", "inducing"):
             check_int(getattr(self, name), name, low=1)
         check_choice(self.kernel, "kernel", tuple(KERNELS))
@@ -150,10 +154,11 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         self._restore_tensors(tensors)
 
     def _stop_early(self, labels: LabelTensors, validation: LabelTensors | None) -> BatchEvidence | VariationalBound:
-        """Train the members, set ``steps_``, and return the objective with the trained network.
+        """Train the members, set ``steps_``, and return the objective with the trained network. Called by ``_fit``.
 
-        Members stop on validation labels, or on their own shares of the labels, or after as many steps as the folds
-        needed on average.
+        With validation labels, members stop on these labels. With one fold, each member stops on its own share of the
+        labels. Otherwise the folds are trained first, and each member is then trained on all labels for as many steps
+        as the folds needed on average.
         """
         default_folds, default_members = (1, 1) if self._of_images else (4, 4 if validation is None else 1)
         folds = default_folds if self.folds is None else check_int(self.folds, "folds", low=1)
@@ -171,14 +176,20 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
 
     @property
     def _schedule(self) -> Schedule:
-        """How long to train, with the defaults of the objective; raises InputError if a parameter makes no sense."""
+        """How long to train; ``epoch_steps`` and ``patience`` None get the defaults of the objective.
+
+        Needs ``collapsed_``. Raises InputError if a parameter makes no sense.
+        """
         every, patience = (10, 4) if self.collapsed_ else (100, 5)
         every = every if self.epoch_steps is None else self.epoch_steps
         schedule = make_schedule(every, patience if self.patience is None else self.patience, self.max_epochs)
         return replace(schedule, warm_up=IMAGE_WARM_UP_STEPS) if self._of_images else schedule
 
     def _is_collapsed(self) -> bool:
-        """Return whether to train on the evidence; InputError if it has no closed form but is asked for."""
+        """Return whether to train on the evidence instead of the paper's bound.
+
+        Raises InputError if ``inference`` is unknown, or is "collapsed" for binary outcomes.
+        """
         check_choice(self.inference, "inference", get_args(Inference))
         if self.binary_ and self.inference == "collapsed":
             raise InputError(
@@ -189,10 +200,10 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
     def _train(
         self, purpose: str, member_labels: MemberLabels, schedule: Schedule
     ) -> tuple[BatchEvidence | VariationalBound, list[int]]:
-        """Train a network for each member of ``member_labels``.
+        """Train a new network with a member for each member of ``member_labels``. Called by ``_stop_early``.
 
-        Returns the objective with the trained network, and the step at which each member scored best; no steps if
-        nothing is held out. ``purpose`` ("fold" or "member") selects the random streams.
+        Returns the objective with the trained network, and the step at which each member scored best. The list of steps
+        is empty if nothing is held out. ``purpose`` ("fold" or "member") selects the random streams.
         """
         labels, rows = member_labels.labels, member_labels.rows
         network = self._build(self._streams(purpose, len(rows.lengths)))
@@ -214,7 +225,11 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         return objective, train(trained, optimiser, objective.loss, schedule, stop_score, per_member)
 
     def _initial_points(self, network: DeepKernel, labels: LabelTensors, rows: MemberRows) -> Tensor:
-        """Return inducing points (M, m, F + 1): cluster centres of the features, with random treatments in [0, 1]."""
+        """Return the first inducing points (M, m, F + 1): cluster centres of the features, with random treatments.
+
+        m is ``inducing``, or less if a member has fewer distinct features. Random treatments lie between 0 and the
+        feature of a treated unit. ``rows`` are the labels of each member that are clustered.
+        """
         with torch.no_grad():
             features = network.encoder(labels.x[rows.index]).cpu().numpy()
         distinct = [np.unique(f[mask > 0], axis=0) for f, mask in zip(features, rows.mask.cpu().numpy(), strict=True)]
@@ -227,7 +242,11 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         return torch.cat([centres, treatment], -1).to(labels.y.device)
 
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        """Return the belief about units x (N, ...): through the sites, or faster from the labels if not ``joint``."""
+        """Return the belief about units x (N, ...), in the outcome's unit.
+
+        A collapsed process needs the sites only for covariances between units. Without ``joint``, its belief comes from
+        the labels, which is faster.
+        """
         beliefs, features = self._beliefs, self._features(x)
         if self.collapsed_ and not joint:
             members = zip(beliefs.single, beliefs.kernels, features, strict=True)
@@ -239,12 +258,14 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         )
 
     def _mixture(self, beliefs: Iterable[Posterior]) -> Posterior:
-        """Return the mixture of the members' beliefs, in the outcome's unit."""
+        """Return the mixture, in the outcome's unit, of the members' ``beliefs`` in standard units."""
         # Each belief is rescaled by itself, since the factor of the mixture can be large.
         return Posterior.mixture([b.rescaled(self.scaling_.y_scale, self.scaling_.y_mean) for b in beliefs])
 
     def cross_belief(self, X: Any) -> CrossBeliefOf | None:
-        """Return a function of units: the belief about them, and their exact covariances with the units in ``X``.
+        """Return a function from new units to their belief and to their covariances with the units in ``X``.
+
+        The covariances are exact up to ``max_exact`` labels.
 
         Parameters
         ----------
@@ -279,13 +300,17 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         weights, other_means = np.full(len(members), 1 / len(members)), np.stack([m.mean.numpy() for m in members])
 
         def cross_belief(x: AnyArray) -> CrossBelief:
-            """Return the belief about units x, and their covariances with the units in ``X``."""
+            """Return the belief about checked units x (N, ...), and their covariances with the units in ``X``."""
             units = [m.at(z) for m, z in zip(members, self._features(x), strict=True)]
             beliefs = [unit.posterior() for unit in units]
             unit_means = np.stack([belief.mean.T for belief in beliefs])  # (M, K, N)
 
             def covariance(rows: slice, treatment: Treatment, arm: int | None) -> Array:
-                """Return Cov(mu_T(x_i), mu_arm(x_j)), (n, J), of the units in ``rows`` with arms ``treatment``."""
+                """Return covariances (n, J) between expected outcomes of units of x and of the J units in ``X``.
+
+                ``rows`` selects n units of x, each under its arm in ``treatment`` (n,). The units in ``X`` are under
+                ``arm``; None means their effects.
+                """
                 # Covariance of a mixture: the mean of the members' covariances, plus that of the members' means.
                 t = torch.as_tensor(treatment, dtype=torch.long)
                 within = torch.stack([unit.covariance(rows, t, arm) for unit in units]).mean(0).numpy()
@@ -302,11 +327,14 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         return self.network_.encode(self.scaling_.covariates(x), self._chunk)
 
     def _build(self, streams: RandomStreams) -> DeepKernel:
+        """Return the untrained kernel, with a member for each stream, on the model's device."""
         return DeepKernel(self.shape_, self._architecture, streams, self.kernel, self.encoder).to(self._device())
 
     def _extra_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that ``MemberBeliefs`` describes, the labels among them."""
         return self.state_
 
     def _restore_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Set what beliefs follow from; tensors with inducing ``points`` are those of the paper's bound."""
         self.state_, self.collapsed_ = tensors, "points" not in tensors
         self._beliefs = MemberBeliefs(self.network_, tensors, self._chunk)

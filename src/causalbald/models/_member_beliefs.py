@@ -15,11 +15,14 @@ MIN_NOISE_SHARE = 0.01
 
 
 class MemberBeliefs:
-    """Beliefs of each member, in standard units.
+    """Beliefs of each member, in standard units, computed when they are first needed.
 
-    ``tensors`` are the labels x, t and y, the rows ``core`` of those that stand for all, and the units ``pool``
-    through which covariances between units run. The paper's bound adds its inducing ``points``, the belief there
-    (``mean`` and ``root``), and the prior's root there. ``DeepKernelGP`` makes these tensors and saves them.
+    ``tensors`` has the labels x, t and y. ``core`` are the rows of the labels that stand for all labels, and ``pool``
+    has the covariates of the units through which covariances between units run. The paper's bound adds its inducing
+    ``points``, the belief at these points (``mean`` and ``root``) and the root of their prior, ``prior_root``.
+    ``DeepKernelGP`` makes these tensors and saves them.
+
+    ``chunk`` units at a time pass through the network.
     """
 
     def __init__(self, network: DeepKernel, tensors: dict[str, Tensor], chunk: int) -> None:
@@ -32,12 +35,19 @@ class MemberBeliefs:
 
     @cached_property
     def sites(self) -> list[Sites]:
-        """Belief of each member at its sites, from which joint beliefs follow."""
+        """Belief of each member at its sites, from which joint beliefs follow.
+
+        The sites are the inducing points of the paper's bound or, without such points, labels and units of the pool.
+        """
         return self._learned_sites() if "points" in self._tensors else self._exact_sites()
 
     @cached_property
     def single(self) -> list[Single]:
-        """Belief of each member about single units. The exact process needs no other sites than the labels for it."""
+        """Belief of each member about single units, without covariances between units.
+
+        It comes from the labels alone if all labels are in ``core``, else from the sites. It is never used with the
+        paper's bound.
+        """
         s = self._tensors
         if len(s["core"]) < len(s["y"]):
             return [Single.of_sites(sites) for sites in self.sites]
@@ -45,14 +55,20 @@ class MemberBeliefs:
         return [_from_labels(k, x, s["t"], s["y"]) for k, x in zip(self.kernels, features, strict=True)]
 
     def _exact_sites(self) -> list[Sites]:
-        """Return sites at the ``core`` labels and, in both arms, at the ``pool`` units."""
+        """Return, for each member, sites at the ``core`` labels and, in both arms, at the ``pool`` units.
+
+        Sites that other sites explain are left out.
+        """
         s = self._tensors
         labels, pool = (self._network.encode(s[name], self._chunk).double() for name in ("x", "pool"))
         members = zip(self.kernels, labels, pool, strict=True)
         return [Sites.after_labels(k, x, s["t"], s["y"].double(), s["core"], u) for k, x, u in members]
 
     def _learned_sites(self) -> list[Sites]:
-        """Return the inducing points as sites. Their last feature is the treatment, which may lie between 0 and 1."""
+        """Return, for each member, the inducing points as sites.
+
+        The last feature of a point becomes the arm of the site, which may lie between 0 and 1.
+        """
         s = self._tensors
         members = zip(self.kernels, s["points"], s["prior_root"], s["mean"], s["root"], strict=True)
         return [
@@ -64,7 +80,7 @@ class MemberBeliefs:
 def _from_labels(kernel: MemberKernel, x: Tensor, t: Tensor, y: Tensor) -> Single:
     """Return the belief about single units after labels with features x (n, F), arms t (n,) and outcomes y (n,).
 
-    The belief is in single precision where noise hides the rounding errors.
+    The belief is in single precision if the noise hides the rounding errors (``MIN_NOISE_SHARE``), else in double.
     """
     exact = Single.of(kernel, x.double(), t, y.double())
     is_noisy = bool(kernel.noise.min() > MIN_NOISE_SHARE * kernel.variance)

@@ -41,7 +41,7 @@ class NetworkParameters:
 
     @property
     def _architecture(self) -> Architecture:
-        """Size of the network; raises InputError if a parameter makes no sense."""
+        """Size and regularisation of the network; raises InputError if a parameter makes no sense."""
         return Architecture(
             hidden=check_int(self.hidden, "hidden", low=8),
             depth=check_int(self.depth, "depth", low=1),
@@ -59,21 +59,27 @@ class NetworkParameters:
 
     @property
     def _rate(self) -> float:
-        """The learning rate, checked."""
+        """The learning rate; raises InputError if it is not above 0."""
         return check_number(self.learning_rate, "learning_rate", above=0.0)
 
     def _decay(self, n_labels: int) -> float:
-        """Return the weight decay of a network with dropout that is trained on ``n_labels`` labels."""
+        """Return the weight decay of a network that is trained on ``n_labels`` labels; more labels, less decay."""
         # p l² / (2 N τ) of Gal and Ghahramani (2016), Dropout as a Bayesian Approximation, arXiv:1506.02142, with the
         # probability p that a unit survives, N labels, and prior and noise such that l² = τ.
         return 0.5 * (1 - self.dropout) / n_labels
 
     def _streams(self, purpose: str, members: int) -> RandomStreams:
-        """Return a random stream per member; the streams of each ``purpose`` are different."""
+        """Return a random stream per member, which follow from ``random_state``.
+
+        Each ``purpose`` (any text) has streams of its own. Member m has the same stream for any number of ``members``.
+        """
         return RandomStreams([int(generator(self.random_state, purpose, m).integers(2**62)) for m in range(members)])
 
     def _device(self) -> torch.device:
-        """Return the device by torch's name; ``auto`` is a GPU if there is one, else the CPU."""
+        """Return torch's device for ``device``; "auto" is a GPU of CUDA if there is one, else the CPU.
+
+        Raises InputError if torch cannot use the device here.
+        """
         name = self.device
         if not isinstance(name, str):
             raise InputError(f"device must be a name, 'auto' or one of torch's, got {name!r}.")
@@ -92,15 +98,17 @@ class NetworkParameters:
         streams: RandomStreams,
         chunk: int,
     ) -> list[int]:
-        """Train a network until held-out labels are most likely; return each member's step.
+        """Train ``network`` in place, and return the step at which each member's held-out labels were most likely.
 
-        ``log_likelihood`` takes labels of each member, (M, n), and returns log p(y) (M, n); it is given ``chunk``
-        held-out labels of each member at a time. The loss is its mean over a random batch, with repetition.
+        ``log_likelihood`` takes labels of each member, (M, n), and returns log p(y) (M, n). The loss is minus its mean
+        over a random batch with repetition, of ``batch_size`` labels or of as many as there are. Held-out labels are
+        scored ``chunk`` at a time. Raises TrainingError if no weights have a finite score.
         """
         n_labels = len(member_labels.labels)
         size = min(check_int(self.batch_size, "batch_size", low=1), n_labels)
 
         def loss() -> Tensor:
+            """Return the loss (M,) of each member on a new batch."""
             return -log_likelihood(member_labels.batch(streams, size, repeat=True)).mean(1)
 
         optimiser = adam(network, network, self._rate, decay=self._decay(n_labels))
@@ -109,7 +117,10 @@ class NetworkParameters:
 
 
 def make_schedule(epoch_steps: Any, patience: Any, max_epochs: Any) -> Schedule:
-    """Return how long to train; raises InputError if a parameter makes no sense."""
+    """Return a schedule of at most ``max_epochs`` epochs, each of ``epoch_steps`` steps, without warm-up.
+
+    Raises InputError if an argument is not an integer of at least 1.
+    """
     every = check_int(epoch_steps, "epoch_steps", low=1)
     epochs = check_int(max_epochs, "max_epochs", low=1)
     return Schedule(every * epochs, every, check_int(patience, "patience", low=1))

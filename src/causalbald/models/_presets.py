@@ -25,7 +25,10 @@ _DUE = (
 
 
 def _row(names: tuple[str, ...], *values: Any, **further: Any) -> dict[str, Any]:
-    """Return a row of the paper's table as options, and further options."""
+    """Return a row of the paper's table as options: ``values`` under their ``names``, then ``further`` options.
+
+    There must be as many values as names.
+    """
     return {**dict(zip(names, values, strict=True)), **further}
 
 

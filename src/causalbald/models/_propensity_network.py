@@ -31,9 +31,10 @@ MAX_STOP_UNITS = 1000
 
 
 class _Network(nn.Module):
-    """M encoders with one score each: log odds of being treated, (M, n)."""
+    """M encoders, each with a head that returns one score per unit: its log odds of being treated."""
 
     def __init__(self, shape: tuple[int, ...], architecture: Architecture, streams: RandomStreams) -> None:
+        """Make an encoder and a head for each stream, for units with covariates of this ``shape``."""
         super().__init__()
         self.encoder = make_encoder(shape, architecture, streams, activate_output=True)
         self.head = Dense(feature_width(self.encoder, shape, len(streams)), 1, streams)
@@ -48,8 +49,8 @@ class _Network(nn.Module):
 class PropensityNetwork(NetworkParameters, BaseEstimator):
     """Calibrated, cross-fitted and clipped propensity scores of images.
 
-    There is one network per fold. It is trained on the other folds, and stops on a part of them on which it is not
-    trained.
+    There is one network per fold. It sees only the units of the other folds: it is trained on four fifths of them, and
+    the remaining ones decide when its training stops.
 
     Parameters
     ----------
@@ -127,7 +128,9 @@ class PropensityNetwork(NetworkParameters, BaseEstimator):
         Raises
         ------
         InputError
-            If a parameter makes no sense, an arm has fewer than two units, or a pixel is missing.
+            If a parameter makes no sense, an arm has fewer than two units, or a value is missing.
+        TrainingError
+            If no weights have a finite score.
 
         Examples
         --------
@@ -154,7 +157,7 @@ class PropensityNetwork(NetworkParameters, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return P(treated | x) of new units: the mean over the folds' networks, calibrated and clipped.
+        """Return P(treated | x) of new units: the mean over the folds' networks, calibrated, within [clip, 1 - clip].
 
         Parameters
         ----------
@@ -188,7 +191,11 @@ class PropensityNetwork(NetworkParameters, BaseEstimator):
         return self.calibration_.of_probability(expit(self._scores(x)).mean(0))
 
     def _member_labels(self, labels: LabelTensors, training_sets: list[Positions]) -> MemberLabels:
-        """Return the units on which the network of each fold is trained, and those on which it stops."""
+        """Return, for each fold, the units to train on and the units that decide when training stops.
+
+        The latter are a fifth of the fold's training set, at least 1 and at most ``MAX_STOP_UNITS``, drawn by
+        ``random_state``. The network does not train on them. Called by ``fit``.
+        """
         rows, stop_rows = [], []
         for m, positions in enumerate(training_sets):
             order = generator(self.random_state, "stop", m).permutation(positions)
@@ -199,12 +206,13 @@ class PropensityNetwork(NetworkParameters, BaseEstimator):
         return MemberLabels(labels, MemberRows.padded(rows, device), labels, MemberRows.padded(stop_rows, device))
 
     def _train(self, member_labels: MemberLabels) -> None:
-        """Set ``network_``: a trained network for each fold."""
+        """Set ``network_``, with a trained member for each fold."""
         streams = self._streams("fold", len(member_labels.rows.lengths))
         device = self._device()
         self.network_ = _Network(self.shape_, self._architecture, streams).to(device)
 
         def log_likelihood(labels: LabelTensors) -> Tensor:
+            """Return log P(arm) (M, n) of units of each network (M, n)."""
             scores = self.network_(labels.x.to(device))
             return -functional.binary_cross_entropy_with_logits(scores, labels.y.to(device), reduction="none")
 

@@ -30,7 +30,11 @@ _NETWORK, _EXTRA = "network.", "rest."
 
 
 def save(model: DeepEstimator[Any], path: Path) -> None:
-    """Write a fitted model; the file is written as a whole or not at all. InputError if the path cannot be a file."""
+    """Write a fitted model to ``path``. An existing file is replaced, as a whole or not at all.
+
+    The user's own encoder is saved by its weights, not by its code. Raises InputError if ``path`` is a folder, or its
+    folder does not exist.
+    """
     parameters = model.get_params(deep=False)
     has_encoder = parameters.pop("encoder") is not None
     scaling = {name: np.asarray(value).tolist() for name, value in asdict(model.scaling_).items()}
@@ -57,7 +61,11 @@ def save(model: DeepEstimator[Any], path: Path) -> None:
 
 
 def load(cls: type[Model], path: Path, encoder: nn.Module | None) -> Model:
-    """Return the fitted model in a file that ``save`` wrote; InputError if the file does not fit the arguments."""
+    """Return the fitted model in a file that ``save`` wrote, with its network in evaluation mode.
+
+    ``encoder`` is the user's own module, of which the model makes copies. Raises InputError if the file is missing or
+    damaged, or holds a model of another class than ``cls``, and if ``encoder`` is missing or not needed.
+    """
     description, tensors = _read(path)
     name, has_encoder = description["model"], description["own_encoder"]
     if name != cls.__name__:
@@ -76,7 +84,7 @@ def load(cls: type[Model], path: Path, encoder: nn.Module | None) -> Model:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the description and the tensors in a file; InputError if it is no complete file of ours."""
+    """Return the description and the tensors in a file; InputError if it is missing, cut short or not ours."""
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
     try:

@@ -29,8 +29,8 @@ class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
 
     Each member stops where its held-out labels are most likely. These are the ``validation`` labels, if there are any,
     and otherwise a share of the labels on which the member does not train. The members' expected outcomes are draws of
-    the belief; ``noise`` is the variance of the mixtures. Binary outcomes get a probit head. With a single covariate,
-    the treatment is a second input of one network, as in the paper.
+    the belief; ``noise`` is the mean variance of the members' mixtures. Binary outcomes get a probit head. For a
+    single covariate and no ``encoder``, the treatment is a second input of one network, as in the paper.
 
     The preset ``cmnist`` takes batches of 64 instead of the paper's 200 and scores held-out labels more often; ``ihdp``
     has a shorter patience.
@@ -98,6 +98,7 @@ class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
     presets: ClassVar = PRESETS["ensemble"]
 
     def _fit(self, labels: LabelSet, pool: AnyArray, validation: LabelSet | None) -> None:
+        """Train the members, at least two; set ``network_`` and ``steps_``."""
         members = check_int(self.members, "members", low=2)
         member_labels = self._member_labels(*self._prepare(labels, pool, validation), members)
         self.network_, self.steps_ = self._train(member_labels, self._streams("member", members))
@@ -105,10 +106,14 @@ class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
     def _train(
         self, member_labels: MemberLabels, streams: RandomStreams
     ) -> tuple[Tarnet | TreatmentAsInput, list[int]]:
-        """Return a trained network, with a member for each stream, and the step at which each member scored best."""
+        """Return a trained network, with a member for each stream, and the step at which each member scored best.
+
+        ``member_labels`` must have as many members as ``streams``.
+        """
         network, head = self._build(streams), self._head
 
         def log_likelihood(labels: LabelTensors) -> Tensor:
+            """Return log p(y) (M, n) of labels of each member (M, n)."""
             return head.log_likelihood(network.under_arms(labels.x, labels.t), labels.y)
 
         return network, self._maximise_likelihood(network, log_likelihood, member_labels, streams, self._chunk)
@@ -119,7 +124,10 @@ class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
         return Probit() if self.binary_ else GaussianMixture(check_int(self.components, "components", low=1))
 
     def _build(self, streams: RandomStreams) -> Tarnet | TreatmentAsInput:
-        """Return an untrained network; for a single covariate, the one with the treatment as input."""
+        """Return an untrained network, with a member for each stream, on the model's device.
+
+        For a single covariate without the user's encoder, it is the network with the treatment as input.
+        """
         outputs = self._head.outputs
         network: Tarnet | TreatmentAsInput
         if self.shape_ == (1,) and self.encoder is None:
@@ -130,7 +138,10 @@ class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
 
     @torch.no_grad()
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
-        """Return the belief about units x (N, ...), with the members' means as draws; always joint."""
+        """Return the belief about units x (N, ...), in the outcome's unit, with the members' means as draws.
+
+        The belief is joint whatever ``joint`` is.
+        """
         chunks = [self._moments(x[start : start + self._chunk]) for start in range(0, len(x), self._chunk)]
         mean, variance = (np.concatenate(values, axis=1) for values in zip(*chunks, strict=True))
         s = self.scaling_
@@ -139,13 +150,18 @@ class TarnetEnsemble(DeepEstimator[Tarnet | TreatmentAsInput]):
         )
 
     def _moments(self, x: AnyArray) -> tuple[Array, Array]:
-        """Return each member's mean and variance of the outcome in standard units, (M, n, K) each, for units x."""
+        """Return each member's mean and variance of the outcome under each of K arms, (M, n, K) each, for units x.
+
+        Both are in standard units. For binary outcomes, they are those of the latent outcome.
+        """
         z = self.scaling_.covariates(x).to(self._device())
         raw = self.network_(z.expand(len(self.steps_), *z.shape))
         mean, variance = (v.transpose(1, 2).double().cpu().numpy() for v in self._head.moments(raw))
         return mean, variance
 
     def _extra_tensors(self) -> dict[str, Tensor]:
+        """Return no tensors: the network is all that a fitted ensemble needs."""
         return {}
 
-    def _restore_tensors(self, tensors: dict[str, Tensor]) -> None: ...
+    def _restore_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Do nothing: there are no further tensors."""

@@ -38,7 +38,7 @@ class TuningResult:
     score : float
         Expected log-likelihood of the validation labels, in nats per label.
     options : dict
-        The model's options in the best trial.
+        The model's options in the best trial, fixed ones included. ``spectral_norm`` must be among them.
     complete, pruned, failed : int
         Number of trials that were trained to their end, stopped early, or could not be trained.
 
@@ -68,7 +68,8 @@ class TuningResult:
         Returns
         -------
         str
-            The table ``[model_options.<model>]``. No spectral norm is written as a number that no layer reaches.
+            The table ``[model_options.<model>]``. The spectral norm None is written as a number that no layer reaches,
+            since TOML has no null.
 
         Examples
         --------
@@ -164,9 +165,10 @@ def tune(
 
 
 def _run_trial(study: optuna.Study, task: TuningTask, seed: int) -> None:
-    """Run one trial and record how it ended.
+    """Run one trial and record in the study how it ended: complete, pruned (stopped early) or failed.
 
-    Its candidate depends on its number and on the study, not on the worker or on a restart.
+    The options to try depend on ``seed``, on the trial's number and on the results in the study. They do not depend on
+    the worker or on a restart. Errors of training are recorded, not raised; others leave the trial unfinished.
     """
     import optuna  # an optional dependency
 
@@ -193,7 +195,7 @@ def _run_trial(study: optuna.Study, task: TuningTask, seed: int) -> None:
 
 
 def _best_trial(study: optuna.Study, task: TuningTask) -> TuningResult:
-    """Return the best trial of a study; TrainingError with the first recorded reason if none is complete."""
+    """Return the best complete trial of a study; TrainingError with the first recorded reason if there is none."""
     from optuna.trial import TrialState  # an optional dependency
 
     trials = finished_trials(study)

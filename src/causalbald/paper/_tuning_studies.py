@@ -22,10 +22,10 @@ _SQLITE_TIMEOUT = 60
 
 @contextmanager
 def open_study(url: str | None, name: str) -> Iterator[optuna.Study]:
-    """Yield the study of this name, new or with the trials that workers have recorded.
+    """Yield the study of this name in the database at ``url``: a new study, or the one that workers have recorded.
 
-    Without a URL, the study is in memory. Raises InputError if the database cannot be used. Optuna does not log single
-    trials meanwhile; its log level is restored afterwards, and the database is closed.
+    Without a URL, the study is in memory. Raises InputError, without passwords, if the database cannot be used. Within
+    the context, optuna does not log single trials. Afterwards its log level is restored, and the database is closed.
     """
     import optuna  # an optional dependency
     from sqlalchemy.exc import SQLAlchemyError
@@ -55,9 +55,10 @@ def open_study(url: str | None, name: str) -> Iterator[optuna.Study]:
 
 
 def connect(url: str) -> optuna.storages.RDBStorage:
-    """Return the database at a URL, with its tables made if needed.
+    """Return optuna's storage in the database at a URL, with its tables made if needed. The caller closes it.
 
-    Tries again after an error: another worker may be making the tables at the same moment.
+    After an error of the database, this tries twice more: another worker may be making the tables at the same moment.
+    The last error is raised as it is.
     """
     import optuna  # an optional dependency
     from sqlalchemy.exc import DBAPIError
@@ -72,7 +73,10 @@ def connect(url: str) -> optuna.storages.RDBStorage:
 
 
 def check_settings(study: optuna.Study, settings: dict[str, Any]) -> None:
-    """Record the settings of a new study; raise InputError if an earlier one has others, and so other scores."""
+    """Record ``settings`` in a new study; raise InputError if an earlier study was made with others.
+
+    Scores of trials with other settings cannot be compared. Only the names in ``settings`` are compared.
+    """
     recorded = study.user_attrs.get("settings")
     if recorded is None:
         study.set_user_attr("settings", settings)
@@ -87,5 +91,8 @@ def check_settings(study: optuna.Study, settings: dict[str, Any]) -> None:
 
 
 def finished_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    """Return the trials that have ended. The trial of a killed worker stays running for ever, and does not count."""
+    """Return the trials that have ended: complete, pruned or failed.
+
+    The trial of a killed worker is recorded as running for ever, and is not among them.
+    """
     return [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]

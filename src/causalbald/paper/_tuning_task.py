@@ -45,7 +45,11 @@ _QUADRATURE_POINTS, _QUADRATURE_WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 
 
 def default_labels(benchmark: Benchmark) -> int:
-    """Return how many labels to tune with: those half way along the paper's curve, else half of the pool, up to 300."""
+    """Return how many labels to tune with by default.
+
+    For a data set of the paper, this is the number half way along the paper's curve, at most the pool. Otherwise it is
+    half of the pool, at most ``MAX_DEFAULT_LABELS``.
+    """
     plan, n_pool = default_settings(benchmark.name), len(benchmark.pool)
     if plan is None:
         return min(MAX_DEFAULT_LABELS, n_pool // 2)
@@ -53,7 +57,10 @@ def default_labels(benchmark: Benchmark) -> int:
 
 
 def suggest(trial: optuna.trial.BaseTrial, space: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """Return the model's options for a trial of optuna, which draws one value of each name in ``space``."""
+    """Return the model's options for a trial of optuna, which draws a value of each name in ``space``.
+
+    ``nu`` is drawn only for Matérn kernels. The drawn values are recorded in the trial.
+    """
     values = {name: trial.suggest_categorical(name, choices) for name, choices in space.items() if name != "nu"}
     if values.get("kernel") == "matern":
         values["nu"] = trial.suggest_categorical("nu", space["nu"])
@@ -61,7 +68,10 @@ def suggest(trial: optuna.trial.BaseTrial, space: dict[str, tuple[Any, ...]]) ->
 
 
 def as_options(values: dict[str, Any]) -> dict[str, Any]:
-    """Return values of a search space as options of the model, whose kernel ``matern32`` is Matérn with nu 1.5."""
+    """Return values of the search space as options of the model: ``nu`` becomes the kernel's name.
+
+    ``nu`` 1.5, for example, becomes ``kernel`` ``matern32``. Values without ``nu`` are returned as a copy.
+    """
     options = dict(values)
     if "nu" in options:
         options["kernel"] = f"matern{round(2 * options.pop('nu'))}2"
@@ -133,10 +143,14 @@ class TuningTask:
 
     @classmethod
     def of(cls, data: Benchmark, model: str, labels: int | None, seed: int, options: dict[str, Any]) -> TuningTask:
-        """Return the task of tuning a model on a benchmark; InputError if an argument of ``tune`` makes no sense.
+        """Return the task of tuning a model on a benchmark. Called by ``tune``.
 
-        ``seed`` draws the labels and is the model's. ``options`` are fixed, as is what the data set's preset has
-        outside of the search space.
+        ``seed`` draws the labels, and is the model's ``random_state`` unless ``options`` has one. ``options`` are fixed
+        and not searched. Options of the data set's preset that are not in the search space are fixed, too. ``labels``
+        None means ``default_labels``.
+
+        Raises InputError if the model has no search space, an option is no number or text, or the pool has fewer units
+        than labels, or the labels are fewer than 2.
         """
         models.load(model)
         if model not in SEARCH_SPACES:
@@ -156,16 +170,23 @@ class TuningTask:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the trials of a study must have in common to be compared."""
+        """What the trials of a study must have in common: the model, the number of labels, and the fixed options."""
         return {"model": self.model, "labels": len(self.labels), "options": self.fixed}
 
     def limits(self) -> list[int]:
-        """Return the epochs after which a trial is compared with other trials; the last one is its end."""
+        """Return the numbers of epochs after which a trial is compared with other trials: 16, 64, and so on.
+
+        The last number is ``max_epochs``, the end of the trial.
+        """
         rungs = (FIRST_RUNG_EPOCHS * RUNG_FACTOR**k for k in range(10))
         return [*(r for r in rungs if r < self.max_epochs), self.max_epochs]
 
     def fit(self, options: dict[str, Any], limit: int) -> tuple[float, bool]:
-        """Train a model for at most ``limit`` epochs; return its score, and whether the training ended by itself."""
+        """Train a new model for at most ``limit`` epochs; return its score, and whether its training has ended.
+
+        Training has ended if all members stopped, so that a higher limit would change nothing. The score is the
+        expected log-likelihood of the validation labels, which also decide when members stop.
+        """
         labels, validation = self.labels, self.validation
         model = _load(self.model, {**self.fixed, **options, "max_epochs": limit})
         stop_labels = (validation.y, validation.t, validation.x)
