@@ -47,8 +47,8 @@ def new(
 ) -> None:
     """Create a campaign from a table, after showing what is in it and whether the arms can be compared.
 
-    At a terminal, the command asks before it creates the campaign, unless --yes or --json is given. A campaign that
-    exists is never replaced.
+    At a terminal, the command asks before it creates the campaign, unless --yes
+    or --json is given. A campaign that exists is never replaced.
     """
     settings = options.of_campaign(pool) | {"budget": budget, "weight": weight}
     check_place(picture)

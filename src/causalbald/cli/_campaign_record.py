@@ -86,7 +86,8 @@ def export(
 ) -> None:
     """Write everything, pool and events, as JSON Lines: a copy for the archive, or for another storage.
 
-    An earlier export of this name is replaced. Any other file is kept, and the command refuses its name.
+    An earlier export of this name is replaced. Any other file is kept, and the
+    command refuses its name.
     """
     with opened(study, quickly=True) as campaign:
         campaign.export(output)

@@ -38,8 +38,8 @@ def advice(
 def score(study: CampaignPlace, people: PeopleOptions, output: Output = None, as_json: Json = False) -> None:
     """Rank people by how important it is to measure them now. Nothing is recorded.
 
-    By default these are all people who can still be measured. `beats` is the share of those people who have a lower
-    score.
+    By default these are all people who can still be measured. `beats` is the
+    share of those people who have a lower score.
     """
     with fitting(study, output, ["score", "beats", *EFFECT_COLUMNS, "outside_support"]) as campaign:
         scores = campaign.score(people.some_or_all())
@@ -55,8 +55,9 @@ def effects(
 ) -> None:
     """Estimate everyone's effect of the treatment, in the outcome's own unit, with an interval.
 
-    With IDs or --from, only these people are listed. An interval holds a person's expected effect, given the model. It
-    does not include how single outcomes scatter.
+    With IDs or --from, only these people are listed. An interval holds a person's
+    expected effect, given the model. It does not include how single outcomes
+    scatter.
     """
     with fitting(study, output, [*EFFECT_COLUMNS, "outside_support"]) as campaign:
         table = campaign.effects(people.some_or_all(), alpha=alpha)
@@ -95,7 +96,8 @@ def subgroups(
 def policy(study: CampaignPlace, output: Output = None, alpha: Alpha = 0.05, as_json: Json = False) -> None:
     """Recommend whom to treat, given what is better and worthwhile, with what that gains and how sure it is.
 
-    The table has a row per person of the pool. The sentence after it is about the whole pool; --json prints both.
+    The table has a row per person of the pool. The sentence after it is about the
+    whole pool; --json prints both.
     """
     columns = ("recommended", "probability_worthwhile", "settled")
     with fitting(study, output, [*columns, *EFFECT_COLUMNS, "outside_support"]) as campaign:
@@ -124,7 +126,8 @@ def predict(
 ) -> None:
     """Estimate the effects of people in another table, and what to recommend to them.
 
-    Rows are in the order of that table. Nothing is recorded, and these people do not join the pool.
+    Rows are in the order of that table. Nothing is recorded, and these people do
+    not join the pool.
     """
     with fitting(study, output, [*EFFECT_COLUMNS, "recommended", "outside_support"]) as campaign:
         effects = campaign.predict(table, alpha=alpha)
@@ -137,7 +140,8 @@ def report(
 ) -> None:
     """Write one HTML page: who was asked for, what was learned, and whether arms and groups are fairly represented.
 
-    A page of this name is replaced. Without two outcomes of each arm, the page has no effects.
+    A page of this name is replaced. Without two outcomes of each arm, the page
+    has no effects.
     """
     from causalbald.report import write_report
 

@@ -56,9 +56,11 @@ def simulate(
 ) -> None:
     """Ask, before any money is spent, how many measurements choosing would save on this table.
 
-    The command invents outcomes for your people. It then simulates pairs of studies: one measures chosen people, the
-    other measures people at random. No campaign is created. The command takes the options of `new` except weights and
-    the budget. --better, --worthwhile, --protected and --audit change nothing here.
+    The command invents outcomes for your people. It then simulates pairs of
+    studies: one measures chosen people, the other measures people at random. No
+    campaign is created. The command takes the options of `new` except weights and
+    the budget. --better, --worthwhile, --protected and --audit change nothing
+    here.
     """
     settings = options.of_campaign(pool)
     check_output(output)

@@ -45,8 +45,9 @@ def ask(
 ) -> None:
     """Choose whom to measure next and record it. Asked again, it chooses other people.
 
-    The file has an empty column for the outcome: fill it in and give the file to `tell`. `pending` writes it again. An
-    output file that holds outcomes which were not told is not replaced.
+    The file has an empty column for the outcome: fill it in and give the file to
+    `tell`. `pending` writes it again. An output file that holds outcomes which
+    were not told is not replaced.
     """
     check_output(output)
     with opened(study) as campaign:
@@ -106,9 +107,9 @@ def tell(
 ) -> None:
     """Record measured outcomes: all of a file, or none if one of them is wrong.
 
-    They may be outcomes of anyone in the pool, in any order, asked for or not. Rows without an outcome and other
-    columns are ignored. To tell the same values again is no error. To tell other values is one, unless --overwrite is
-    given.
+    They may be outcomes of anyone in the pool, in any order, asked for or not.
+    Rows without an outcome and other columns are ignored. To tell the same values
+    again is no error. To tell other values is one, unless --overwrite is given.
     """
     with opened(study, quickly=needs_no_pandas(results)) as campaign:
         summary = campaign.tell(results, overwrite=overwrite)
@@ -138,7 +139,8 @@ def withdraw(
 ) -> None:
     """Record that people must not be asked for any more. Outcomes that are known stay in use.
 
-    All of these people are recorded, or none if an id is unknown. People who were withdrawn before are not counted.
+    All of these people are recorded, or none if an id is unknown. People who were
+    withdrawn before are not counted.
     """
     with opened(study, quickly=needs_no_pandas(people.table)) as campaign:
         count = campaign.withdraw(people.some(), reason=reason)
@@ -153,8 +155,8 @@ def fail(
 ) -> None:
     """Record that people who are pending could not be measured. They may be asked for again, after all others.
 
-    All of these people are recorded, or none if one of them is neither pending nor failed. People who failed before are
-    not counted.
+    All of these people are recorded, or none if one of them is neither pending
+    nor failed. People who failed before are not counted.
     """
     with opened(study, quickly=needs_no_pandas(people.table)) as campaign:
         count = campaign.fail(people.some(), reason=reason)

@@ -104,8 +104,9 @@ def measure(
 ) -> None:
     """Look up the outcomes of a batch of people, as a follow-up visit measures them.
 
-    People who could not be measured are left out of the results, and listed in the --failed file. The table needs the
-    id column of the study's people; its other columns are ignored.
+    People who could not be measured are left out of the results, and listed in
+    the --failed file. The table needs the id column of the study's people; its
+    other columns are ignored.
     """
     from causalbald.datasets import NHEFS_ID, NHEFS_OUTCOME, follow_up
     from causalbald.tables import column_of, read_table

@@ -112,10 +112,12 @@ def run(
 ) -> None:
     """Run simulated studies: data sets x models x acquisition functions x tracks x seeds.
 
-    The trials come from a SPEC file or a preset. --dataset, --model and --track pick a part of it; --acquisition,
-    --seeds, --warm-start, --batch-size and --steps replace its own. Without a SPEC file or a preset, the options are
-    the plan, with the paper's settings for a data set. Nothing is lost when the command is stopped: started again, it
-    goes on after the last finished fit. If a trial fails, the others still run, and the command ends with code 1.
+    The trials come from a SPEC file or a preset. --dataset, --model and --track
+    pick a part of it; --acquisition, --seeds, --warm-start, --batch-size and
+    --steps replace its own. Without a SPEC file or a preset, the options are the
+    plan, with the paper's settings for a data set. Nothing is lost when the
+    command is stopped: started again, it goes on after the last finished fit. If
+    a trial fails, the others still run, and the command ends with code 1.
     """
     from causalbald.experiments import PreparedRun
 
@@ -159,7 +161,8 @@ def status(
 ) -> None:
     """Show which trials of a run are done, failed or left, core-hours spent, and about how long the rest will take.
 
-    There is a row for each data set, model and track. Without --json, a last line adds up the time that is left.
+    There is a row for each data set, model and track. Without --json, a last line
+    adds up the time that is left.
     """
     from causalbald.experiments import status_of
 
@@ -222,8 +225,9 @@ def table(
 ) -> None:
     """Summarise trials: error, labels needed to reach a target, paired comparison with a baseline.
 
-    Only finished trials count. wins is the share of seeds whose curve lies below the baseline's on average; difference
-    is the mean distance between the two curves, with a 95 % interval: negative is better than the baseline.
+    Only finished trials count. wins is the share of seeds whose curve lies below
+    the baseline's on average; difference is the mean distance between the two
+    curves, with a 95 % interval: negative is better than the baseline.
     """
     from causalbald.experiments import parse_seeds
 
@@ -327,8 +331,9 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
 def pack(folder: Folder) -> None:
     """Turn the files of finished trials into a few small CSV tables, to keep under version control.
 
-    The tables read the same, to five digits, and `causalbald run` goes on with the folder. The units that a trial
-    measured, from which some figures are drawn, are kept for the first seed only.
+    The tables read the same, to five digits, and `causalbald run` goes on with
+    the folder. The units that a trial measured, from which some figures are
+    drawn, are kept for the first seed only.
     """
     from causalbald.experiments import Store
 

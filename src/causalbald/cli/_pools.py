@@ -24,7 +24,7 @@ app = typer.Typer()
 
 @dataclass(frozen=True, kw_only=True)
 class PoolOptions(table.ColumnOptions):
-    """What `choose` and `score` take about a pool on disk and what was measured in it."""
+    """What `choose` and `score` take: a pool on disk, what was measured in it, and how people are scored."""
 
     pool: Annotated[
         Path,
@@ -90,8 +90,10 @@ def choose(
 ) -> None:
     """Choose whom to measure next from a pool on disk, larger than memory, at once and without a campaign.
 
-    The pool is read in parts. The batch is the batch that would be chosen in memory. Its table has an empty column for
-    the outcome: fill it in, and add the table with --measured.
+    The pool is read in parts. The batch is the batch that would be chosen in
+    memory. Nothing is recorded: the next call knows of this batch only if its
+    file is added with --measured. The file has an empty column for the outcome,
+    to be filled in.
     """
     import pyarrow as pa
 
@@ -131,7 +133,10 @@ def score(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Parquet file to write.")],
     as_json: Json = False,
 ) -> None:
-    """Score everyone in a pool on disk, larger than memory: the log of how important it is to measure each person."""
+    """Score everyone in a pool on disk, larger than memory: the log of how important it is to measure each person.
+
+    The file has the id and the score of each person, in the order of the pool.
+    """
     from causalbald.pools import check_scores_file
 
     check_scores_file(output)
@@ -148,8 +153,9 @@ def score(
 def _open_round(options: PoolOptions, where: BackendOptions, output: Path | None, columns: list[str]) -> ParquetRound:
     """Return the round on the pool and the tables of the options; its model is not fitted yet.
 
-    Called by `choose` and `score`, which write these ``columns`` to ``output``. Mistakes are found before the pool is
-    read; then the pool is described to the user.
+    Called by `choose` and `score`, which write these ``columns`` to ``output``. Mistakes in options and an ``output``
+    that must be kept raise InputError before the pool is read. Then the number of people, covariates and outcomes, and
+    the columns that are left out, are printed to stderr.
     """
     _check_names(options, where)
     _protect(output, options, columns)
@@ -191,7 +197,11 @@ def _open_round(options: PoolOptions, where: BackendOptions, output: Path | None
 
 
 def _check_names(options: PoolOptions, where: BackendOptions) -> None:
-    """Raise InputError, before a large pool is read, for unknown names and options that contradict each other."""
+    """Raise InputError, before a large pool is read, for options that cannot be used.
+
+    These are unknown models and acquisition functions, functions without scores of single units, an address of Ray
+    without --backend ray, and --weight or --worthwhile with a function that ignores them.
+    """
     from causalbald import acquisition, models
     from causalbald._workers import check_address
     from causalbald.pools import check_on_disk
@@ -211,7 +221,11 @@ def _check_names(options: PoolOptions, where: BackendOptions) -> None:
 
 
 def _protect(output: Path | None, options: PoolOptions, columns: list[str]) -> None:
-    """Raise InputError if ``output`` is read by this command, holds outcomes or a batch, or is the user's own table."""
+    """Raise InputError if ``output`` must not be replaced; nothing happens if it is None or has no file.
+
+    A file must be kept if this command reads it, if it lies in the pool's folder, if it holds outcomes or a batch, or
+    if it is the user's own table: one with other columns than ``columns`` or those of a batch.
+    """
     from causalbald.pools import RESULT_COLUMNS
 
     if output is None:
@@ -236,7 +250,7 @@ def _protect(output: Path | None, options: PoolOptions, columns: list[str]) -> N
 
 
 def _scores(round_: ParquetRound, acquisition: str, where: BackendOptions) -> Array:
-    """Return the score of each unit of the pool, after fitting the model; shows how far the work is."""
+    """Return the score (N,) of each unit of the pool, after fitting the model, and show how far the work is."""
     with busy("fitting"):
         _ = round_.model  # it is fitted when it is first read
     with progress_bar("scoring") as progress:

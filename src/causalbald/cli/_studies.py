@@ -24,11 +24,16 @@ def register(program: typer.Typer) -> None:
 def demo(
     output: Annotated[Path, typer.Option("-o", "--output", help="Page to write.")] = Path("causalbald-demo.html"),
     seeds: Annotated[int, typer.Option(help="How many pairs of simulations of each study.", min=1)] = 4,
-    steps: Annotated[int | None, typer.Option(help="Shorten the studies to this many batches.", min=1)] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="How many batches each study has; by default 15 and 10.", min=1)
+    ] = None,
     workers: Annotated[int, typer.Option(help="How many processes work at a time.", min=1)] = 2,
     as_json: Json = False,
 ) -> None:
-    """Simulate two studies, with random and with chosen measurements, and write a page that shows why choosing pays."""
+    """Simulate two studies, with random and with chosen measurements, and write a page that shows why choosing pays.
+
+    A page of this name is replaced.
+    """
     from causalbald.report import demo_page, run_demo
 
     check_page(output)
@@ -53,7 +58,7 @@ def demo(
 
 @dataclass(frozen=True, kw_only=True)
 class TrialOptions:
-    """How a trial runs; the names are those of ``experiments.run_trial``."""
+    """How a trial runs; the names are those of the parameters of ``experiments.run_trial``."""
 
     model: Annotated[str, typer.Option(help="One of `causalbald models`.")] = "gp"
     acquisition: Annotated[str, typer.Option(help="One of `causalbald acquisitions`.")] = "mu-rho-bald"
@@ -85,7 +90,11 @@ def trial(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the table as CSV.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate one study on a benchmark and print error, coverage and overlap after each fit."""
+    """Simulate one study on a benchmark and print error, coverage and overlap after each fit.
+
+    The seed also draws the data set. With --json, each row also has the positions
+    of the units measured before its fit.
+    """
     from causalbald.datasets import load
     from causalbald.experiments import run_trial
 

@@ -17,21 +17,21 @@ TABLE, QUESTION, MONEY, CHOICE = "The table", "The question", "Money and fairnes
 
 
 def _models() -> Iterable[str]:
-    """Return what a shell completes after ``--model``."""
+    """Return the names of all models, which a shell completes after ``--model``."""
     from causalbald import models
 
     return models.names()
 
 
 def _acquisitions() -> Iterable[str]:
-    """Return what a shell completes after ``--acquisition``."""
+    """Return the names of all acquisition functions, which a shell completes after ``--acquisition``."""
     from causalbald import acquisition
 
     return acquisition.names()
 
 
 def _column(help: str, panel: str, *names: str) -> Any:
-    """Return an option that takes the name of a column, or of several if it is repeated."""
+    """Return an option, under ``panel`` of the help, whose value is a column's name. ``names`` are its spellings."""
     return typer.Option(*names, metavar="COLUMN", help=help, rich_help_panel=panel)
 
 
@@ -85,7 +85,7 @@ Seed = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
-    """Which columns a table has, apart from the outcome."""
+    """Which columns of a table are id, treatment and covariates, and what kinds of values they have."""
 
     id: Annotated[str, _column("A name or number that only one person has.", TABLE, "--id")]
     treatment: Annotated[str, _column("Which treatment each person got: two values.", TABLE)]
@@ -105,7 +105,10 @@ class ColumnOptions:
     numeric: Annotated[Names, _column("This column holds numbers. Repeatable.", TABLE)] = None
 
     def kinds(self) -> dict[str, str]:
-        """Return the kinds of the columns that --categorical and --numeric name."""
+        """Return "categorical" or "numeric" for each column that --categorical and --numeric name; others are absent.
+
+        InputError is raised for a column that both name.
+        """
         kinds = dict.fromkeys(self.categorical or [], "categorical")
         for name in self.numeric or []:
             if name in kinds:
@@ -157,7 +160,11 @@ class StudyOptions(ColumnOptions):
     seed: Seed = 0
 
     def of_campaign(self, pool: Path) -> dict[str, Any]:
-        """Return these options under the names that ``Campaign.create`` gives them; ``pool`` is the table's file."""
+        """Return these options as keyword arguments of ``Campaign.create``; ``pool`` is the table's file.
+
+        --categorical and --numeric become part of ``covariates`` and ``exclude``. The file is read only if --covariate
+        is given with one of them. InputError is raised for a column that is both categorical and numeric.
+        """
         kinds = self.kinds()
         same = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("covariate", *_KIND_OPTIONS)}
         return same | {
@@ -170,7 +177,8 @@ class StudyOptions(ColumnOptions):
         """Return the columns to exclude because --covariate does not name them.
 
         ``Campaign.create`` takes covariates either as a list, or with kinds and then uses all columns. With both
-        --covariate and kinds, all other columns must therefore be excluded by name.
+        --covariate and kinds, all other columns must therefore be excluded by name. InputError is raised if the table
+        lacks a column of --covariate.
         """
         from causalbald.tables import column_of, read_table
 

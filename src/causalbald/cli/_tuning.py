@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """What is searched and where it is kept; the names are those of ``paper.tune``."""
+    """What is searched and where the trials are kept; the names are those of the parameters of ``paper.tune``."""
 
     model: Annotated[str, typer.Option(help="due or ensemble.")] = "due"
     labels: Annotated[
@@ -47,7 +47,11 @@ def tune(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Search for a deep model's hyper-parameters in the paper's spaces. Started again, it does what is missing."""
+    """Search for a deep model's hyper-parameters in the paper's spaces.
+
+    The trials are kept in the database of --storage. Started again with the same
+    options, the command runs only the trials that are missing there.
+    """
     from causalbald import datasets
     from causalbald.paper import _tuning
 
@@ -66,7 +70,10 @@ def tune(
 
 
 def _parsed(text: str) -> tuple[str, Any]:
-    """Return name and value of an --option, the value as TOML reads it, or else as text."""
+    """Return name and value of an --option ``NAME=VALUE``: the value as TOML reads it, or as text if TOML cannot.
+
+    InputError is raised for a text without ``=``.
+    """
     name, separator, value = text.partition("=")
     if not separator:
         raise InputError(f"--option {text!r} is not NAME=VALUE: write for example --option max_epochs=20.")

@@ -22,7 +22,10 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Audit:
-    """How many people were drawn at random and measured, and the result if they are enough."""
+    """How many people were drawn as audits, how many of them were measured, and the result.
+
+    ``result`` is None with fewer than ``MIN_AUDITS`` measured, or if no model can be fitted without their outcomes.
+    """
 
     drawn: int
     measured: int
@@ -38,17 +41,17 @@ class AuditResult:
 
     binary: bool
     error: AverageEffect
-    """The mean of measured minus predicted."""
+    """The mean of measured minus predicted outcomes, with its interval."""
     typical: float
     """Root mean square of the errors."""
     by_arm_only: float
-    """The same if everyone's outcome is predicted by the mean of their arm."""
+    """Root mean square of the errors if each outcome is predicted by the mean of all outcomes of its arm but audits."""
     covered: int
     """How many outcomes lie in their intervals."""
     covered_lower: float
     """The smallest share of covered outcomes in the long run that this number allows, with 95 % confidence."""
     covered_upper: float
-    """The largest such share."""
+    """The largest share that this number allows, with 95 % confidence."""
     picture: Markup
 
     @property
@@ -64,9 +67,10 @@ class AuditResult:
 
 @one_thread()
 def audit(state: State, pool: CampaignPool, settings: CampaignSettings) -> Audit | None:
-    """Return how the audits turned out; None if nobody was drawn at random.
+    """Return how the audits turned out; None if nobody was drawn at random. Called by ``_campaign_page``.
 
-    If enough audits were measured, the model is fitted once more, without their outcomes.
+    If at least ``MIN_AUDITS`` were measured, the model is fitted once more, without their outcomes, and compared with
+    them. Otherwise, or if an arm then has too few outcomes for a model, only the numbers of people are returned.
     """
     drawn = [unit for unit, (_, pick) in state.latest_picks.items() if pick.by == "audit"]
     if not drawn:
@@ -80,7 +84,10 @@ def audit(state: State, pool: CampaignPool, settings: CampaignSettings) -> Audit
 
 
 def _compared(belief: Belief, audited: Mapping[str, float], learned_from: Mapping[str, float]) -> AuditResult:
-    """Compare the outcomes of audits with a belief that follows from the outcomes ``learned_from`` alone."""
+    """Return how the outcomes of audits compare with a belief that follows from the outcomes ``learned_from`` alone.
+
+    Both mappings go from id to outcome. Called by :func:`audit`.
+    """
     pool = belief.pool
     y, units = _outcomes(pool, audited)
     y_learned, units_learned = _outcomes(pool, learned_from)
@@ -107,23 +114,24 @@ def _compared(belief: Belief, audited: Mapping[str, float], learned_from: Mappin
 
 
 def _outcomes(pool: CampaignPool, outcomes: Mapping[str, float]) -> tuple[Array, Positions]:
-    """Return outcomes and the positions of their units."""
+    """Return the outcomes (n,) of a mapping from id to outcome, and the positions (n,) of their units, in its order."""
     y = np.fromiter(outcomes.values(), dtype=np.float64, count=len(outcomes))
     return y, pool.units.positions(outcomes)
 
 
 def _mean(errors: Array) -> AverageEffect:
-    """Return the mean of errors with Student's interval."""
+    """Return the mean of errors (n,) with its standard error and Student's 95 % interval."""
     mean, lower, upper = paired_interval(errors, ALPHA)
     return AverageEffect(mean, float(errors.std(ddof=1) / np.sqrt(len(errors))), lower, upper)
 
 
 def _root_mean_square(errors: Array) -> float:
+    """Return the square root of the mean of squared errors (n,)."""
     return float(np.sqrt((errors**2).mean()))
 
 
 def _share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the exact 95 % interval of a share, by Clopper and Pearson."""
+    """Return the ends of the exact 95 % interval of a share of ``trials``, by Clopper and Pearson."""
     from scipy.stats import binomtest
 
     interval = binomtest(successes, trials).proportion_ci(1 - ALPHA, method="exact")

@@ -97,9 +97,10 @@ def campaign_page(campaign: Campaign) -> str:
 
 
 def _page(campaign: Campaign) -> str:
-    """Return the page, with each computation done once.
+    """Return the page, with each computation done once. Called by :func:`campaign_page`.
 
-    Nothing here looks for new events: the page is about one moment, whatever other processes record meanwhile.
+    The state is read first, and later events are left out. So the page is about one moment, whatever other processes
+    record meanwhile. Without two outcomes in each arm there is no belief, and findings and audits are None.
     """
     state, pool, settings = campaign.state, campaign.pool, campaign.settings
     events = [e for e in campaign.storage.events() if e.number <= state.number]
@@ -131,7 +132,10 @@ def _page(campaign: Campaign) -> str:
 
 
 def _counts(campaign: Campaign, state: State) -> dict[str, Any]:
-    """Return how many people, outcomes and events there are, and whether outcomes are only 0 and 1."""
+    """Return numbers for the page: people, outcomes, people who are pending, money spent and events.
+
+    ``binary`` says whether all outcomes are 0 or 1. It is False if the campaign declares them continuous.
+    """
     return {
         "people": len(campaign.pool),
         "measured": len(state.outcomes),
@@ -143,7 +147,10 @@ def _counts(campaign: Campaign, state: State) -> dict[str, Any]:
 
 
 def _origin(campaign: Campaign, state: State) -> dict[str, Any]:
-    """Return how the campaign was created, and the versions of packages that it was run with."""
+    """Return how the campaign was set up: its covariates and the questions that were put to the user.
+
+    With them come the versions of packages that it was run with, and that of this package.
+    """
     return {
         "columns": _record.covariates(campaign.columns),
         "column_count": len(campaign.columns),
@@ -154,7 +161,10 @@ def _origin(campaign: Campaign, state: State) -> dict[str, Any]:
 
 
 def _advice(campaign: Campaign, state: State, belief: Belief | None) -> dict[str, Any]:
-    """Return advice on a batch of the last batch's size, and that size; no advice without a belief."""
+    """Return ``batch``, a size for the next batch, and ``advice`` on a batch of that size.
+
+    The size is that of the last batch, or ``USUAL_BATCH_SIZE`` before the first. Without a belief, ``advice`` is None.
+    """
     size = len(state.rounds[-1].picks) if state.rounds else USUAL_BATCH_SIZE
     if belief is None:
         return {"advice": None, "batch": size}

@@ -29,19 +29,26 @@ MAX_ARM_NAME = 40
 
 @dataclass(frozen=True)
 class Overlap:
-    """Whether people have counterparts in the other arm."""
+    """What the page shows about overlap: whether people have counterparts in the other arm."""
 
     sentences: tuple[str, str]
+    """On common support, and on how well the covariates tell the arms apart."""
     outside: float
     """Share of people outside common support."""
     counts: list[dict[str, Any]]
     """A row for each arm, treated first: people, outside support, measured, and measured outside support."""
     support: Markup
+    """Picture of the propensities of both arms."""
     balance: Markup
+    """Picture of the standardised differences between the arms."""
 
 
 def overlap(state: State, pool: CampaignPool, settings: CampaignSettings, columns: Sequence[Column]) -> Overlap:
-    """Return what the treatments alone show, with counts of the people measured so far."""
+    """Return how far the arms overlap, with counts of the people measured so far. No outcome is used.
+
+    Called by ``_campaign_page``, also before anyone is measured. ``columns`` are the campaign's covariates. If the pool
+    has more than ``MAX_BALANCE_UNITS`` units, balance is computed on a random sample, the same on each call.
+    """
     control, treated = (visible(name, MAX_ARM_NAME) for name in settings.arm_names)
     support = common_support(pool.propensity, pool.arm)
     is_measured = _is_measured(state, pool)
@@ -71,7 +78,12 @@ def overlap(state: State, pool: CampaignPool, settings: CampaignSettings, column
 
 
 def who_was_measured(state: State, pool: CampaignPool, settings: CampaignSettings) -> list[dict[str, Any]]:
-    """Return for each protected column its name and rows that compare each group's share of measured and all people."""
+    """Return a dict for each protected column: ``column``, its name, and ``rows``, one for each of its groups.
+
+    A row has the columns of ``representativeness``, which compares a group's share of the measured people with its
+    share of all people. The intervals of all groups of all columns hold together with probability 1 - ``ALPHA``.
+    Somebody must be measured.
+    """
     is_measured, protected = _is_measured(state, pool), dict.fromkeys(settings.protected)
     return [
         {

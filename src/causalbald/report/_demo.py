@@ -32,9 +32,9 @@ class Demo:
     trials : DataFrame
         A row per fit, as :func:`causalbald.experiments.run_trial` returns them.
     acquired : dict
-        The positions that each method measured in the trial that is shown as a picture.
+        The positions that each method measured in the trial that the page shows as a picture, by the method's name.
     seconds : float
-        How long the trials took.
+        How long all trials took together, by the clock.
 
     Examples
     --------
@@ -85,16 +85,16 @@ class Demo:
 def run_demo(
     *, seeds: int = 4, steps: int | None = None, workers: int = 2, progress: Callable[[int, int], None] | None = None
 ) -> Demo:
-    """Simulate two studies, with random and with chosen measurements.
+    """Simulate two studies, each with random and with chosen measurements, and return their trials.
 
     Parameters
     ----------
     seeds : int
         How many pairs of simulations of each study.
     steps : int, optional
-        Shorten the studies to this many batches.
+        How many batches each study has; by default the number in ``STUDIES``.
     workers : int
-        How many processes work at a time; the result does not depend on it.
+        How many processes work at a time; apart from ``seconds``, the result does not depend on it.
     progress : function, optional
         Called with the number of fits done and of all.
 
@@ -128,7 +128,7 @@ def run_demo(
 def demo_picture(acquired: dict[str, list[int]]) -> Figure:
     """Return a figure of the synthetic study: pool, measured people and learned effect, a column per method.
 
-    Each method's model is fitted again on the units that it ``acquired``.
+    ``acquired`` is that of :class:`Demo`. For each method, a model is fitted again on the positions that it measured.
     """
     pool = datasets.load("synthetic", PICTURED_SEED).pool
     columns = []
@@ -172,7 +172,10 @@ def demo_page(demo: Demo, command: str) -> str:
 
 
 def _saved(needed: LabelsNeeded, final: int) -> str:
-    """Return in words which share of the labels was not needed."""
+    """Return in words which share of random's ``final`` labels was not needed, such as ``50 %``.
+
+    The answer is ``none: not reached`` if the method did not reach random's error.
+    """
     if needed.censored:
         return "none: not reached"
     share = 1 - needed.labels / final

@@ -33,14 +33,14 @@ class Axis:
     high: float
 
     def at(self, value: float) -> float:
-        """Return the place of a number; numbers beyond an end are put at the end."""
+        """Return the place of a number. Numbers beyond an end are put at the end. Without a length, all are at 50."""
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return round(100 * min(1.0, max(0.0, share)), 2)
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """The effects of the groups of one column."""
+    """The average effects of the groups of one column, and whether that column is protected."""
 
     column: str
     protected: bool
@@ -49,9 +49,10 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Findings:
-    """What is believed now. All shares are shares of all people."""
+    """What is believed now, for the page. All shares are shares of all people, from 0 to 1."""
 
     average: AverageEffect
+    """Average effect over all people."""
     gain: AverageEffect
     """Gain of the policy, on average over everyone and compared with treating nobody; more is better."""
     gain_of_all: AverageEffect
@@ -69,7 +70,7 @@ class Findings:
     drawn: int
     """How many people the picture shows one by one."""
     note: str
-    """What the computation of averages warned of; may be empty."""
+    """The first ApproximationWarning of the computation of averages; ``""`` if there was none."""
 
     @property
     def settled(self) -> float:
@@ -79,9 +80,10 @@ class Findings:
 
 @one_thread()
 def findings(belief: Belief, covariates: Iterable[str]) -> Findings:
-    """Return everything that the page says about effects, in one pass over the pool.
+    """Return everything that the page says about effects. Called by ``_campaign_page``.
 
-    Groups are by protected columns, and by the covariates along which effects differ most.
+    ``covariates`` are the names of the campaign's covariates. Average effects are given for the groups of each
+    protected column, and of the ``N_EXPLORED`` other covariates along which effects differ most.
     """
     pool, settings = belief.pool, belief.settings
     effects = belief.effects(pool.x)
@@ -108,9 +110,10 @@ def findings(belief: Belief, covariates: Iterable[str]) -> Findings:
 
 
 def _most_different(belief: Belief, effects: Effects, covariates: Iterable[str]) -> list[str]:
-    """Return the covariates, apart from protected columns, along which average effects vary most.
+    """Return the ``N_EXPLORED`` covariates whose groups differ most in their average effect, the first most.
 
-    A large pool is judged by a random sample.
+    Protected columns are left out. Pools larger than ``MAX_EXPLORING_UNITS`` are judged by a random sample, the same on
+    each call. Called by :func:`findings`.
     """
     pool, settings = belief.pool, belief.settings
     size = min(len(pool), MAX_EXPLORING_UNITS)
@@ -126,7 +129,7 @@ def _most_different(belief: Belief, effects: Effects, covariates: Iterable[str])
 
 
 def _picture(conclusions: Conclusions, belief: Belief) -> Markup:
-    """Return the figure of everyone's effects as SVG."""
+    """Return the figure of people's effects, with intervals and a histogram, as inline SVG. Called by `findings`."""
     settings, effects = belief.settings, conclusions.effects
     figure = draw_effects(
         effects.mean,

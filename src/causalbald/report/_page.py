@@ -46,7 +46,10 @@ def figure_svg(figure: Figure, description: str) -> Markup:
 
 
 def _lean(svg: str) -> str:
-    """Return an SVG without comments and unused ids; used ids get a prefix that is unique on a page."""
+    """Return an SVG without comments and unused ids. Called by :func:`figure_svg`.
+
+    The ids that are used get a prefix made from the figure's content, so that figures on one page do not mix them up.
+    """
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     used = {*re.findall(r'href="#([^"]+)"', svg), *re.findall(r"url\(#([^)]+)\)", svg)}
     prefix = f"f{crc32(svg.encode()):x}-"

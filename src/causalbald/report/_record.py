@@ -33,21 +33,32 @@ MAX_ROUNDS, MAX_REQUESTS, MAX_CHANGES, MAX_COVARIATES = 60, 200, 100, 100
 
 @dataclass(frozen=True)
 class Progress:
-    """Rounds, and what was believed after each of them: when the next batch was asked for, or now."""
+    """Rounds, and what was believed after each of them.
+
+    The belief after a round is that when the next batch was asked for. After the last round, it is the present one.
+    """
 
     rounds: list[dict[str, Any]]
-    """A row for each of the last rounds."""
+    """A row for each of the last ``MAX_ROUNDS`` rounds, the oldest first.
+
+    ``after`` is the round's number, ``time`` when it was asked for, and ``asked`` and ``told`` are numbers of units in
+    arm 0 and 1. ``belief`` is None if no model could be fitted. ``drift`` is the share of people whose recommendation
+    differs from that in the row before, or None. The row of the start, if there is one, has ``after`` 0, no time, and
+    neither ``asked`` nor ``told``.
+    """
     count: int
     """How many rounds there were in all."""
     picture: Markup | None
+    """The beliefs of all rounds as a figure; None if there are fewer than two."""
     people: int | None
-    """How many people the beliefs are about."""
+    """How many people the present belief's summary is about; None if no model can be fitted."""
 
 
 def progress(state: State, belief: Belief | None, events: Sequence[Event]) -> Progress:
-    """Return the last rounds. If a model could be fitted before the first round, the start has a row, too.
+    """Return the last rounds, and what was believed after each. Called by ``_campaign_page``.
 
-    ``belief`` is the present belief, None if no model can be fitted; ``events`` are all events of the campaign.
+    If a model could be fitted before the first round, the start has a row, too. ``belief`` is the present belief, None
+    if no model can be fitted. ``events`` are all events of the campaign up to ``state``.
     """
     beliefs = [r.belief for r in state.rounds] + [belief.summary() if belief else None]
     asked_events = [event for event in events if event.kind == Round.kind]
@@ -68,18 +79,25 @@ def progress(state: State, belief: Belief | None, events: Sequence[Event]) -> Pr
 
 @dataclass(frozen=True)
 class Requests:
-    """Who was asked for."""
+    """Who was asked for, for the page."""
 
     rows: list[dict[str, Any]]
-    """A row for each of the last units asked for, the newest first."""
+    """A row for each of the last ``MAX_REQUESTS`` requests, the newest round first, each round in order of rank.
+
+    A row has the fields of the pick; ``round``, its number; ``arm``, its name; ``state``; and ``outcome``, or None.
+    """
     count: int
-    """How many units were asked for in all."""
+    """How many requests there were in all; a unit that was asked for again counts again."""
     unasked: int
     """How many outcomes are of units that were never asked for."""
 
 
 def requests(state: State, settings: CampaignSettings) -> Requests:
-    """Return who was asked for, why, and what became of it."""
+    """Return who was asked for, why, and what became of each request. Called by ``_campaign_page``.
+
+    If a unit was asked for several times, its state and outcome are in the row of the last request. The rows before it
+    have the state "asked for again".
+    """
     latest = state.latest_picks
     picks = [(r.number, pick) for r in state.rounds for pick in r.picks]
     rows = []
@@ -95,7 +113,10 @@ def requests(state: State, settings: CampaignSettings) -> Requests:
 
 
 def changes(events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Return a row for each outcome that was corrected, each failure and each withdrawal, the newest first."""
+    """Return a row for each outcome that was corrected, each failure and each withdrawal, the newest first.
+
+    A row has ``time``, ``what``, ``id`` and ``detail``: the values before and after a correction, or the reason.
+    """
     rows = []
     for event in events:
         content = happening(event)
@@ -110,32 +131,41 @@ def changes(events: Sequence[Event]) -> list[dict[str, Any]]:
 
 
 def covariates(columns: Sequence[Column]) -> list[dict[str, str]]:
-    """Return a row for each of the first covariates: its kind, and how it becomes numbers."""
+    """Return ``name``, ``kind`` and ``encoding`` in words of each of the first ``MAX_COVARIATES`` covariates."""
     return [{"name": c.name, "kind": c.kind, "encoding": _encoding(c)} for c in columns[:MAX_COVARIATES]]
 
 
 def versions(state: State) -> list[str]:
-    """Return the versions of packages that created the campaign and chose its batches, oldest first, each once."""
+    """Return a text for each set of package versions that the campaign was run with, oldest first, each once.
+
+    The sets are those that created the campaign and chose its batches. A text is such as ``numpy 2.1, scipy 1.14``.
+    """
     used = [state.start.versions, *(r.versions for r in state.rounds)]
     written = (", ".join(f"{name} {version}" for name, version in packages.items()) for packages in used if packages)
     return list(dict.fromkeys(written))
 
 
 def _by_arm(arms: Sequence[int]) -> list[int]:
-    """Return how many units are in arm 0 and in arm 1."""
+    """Return how many of ``arms``, each 0 or 1, are 0 and how many are 1."""
     counts: list[int] = np.bincount(np.asarray(arms, dtype=np.intp), minlength=2).tolist()
     return counts
 
 
 def _drift(before: BeliefSummary | None, now: BeliefSummary | None) -> float | None:
-    """Return the share of people whose recommendation has changed; None without two beliefs about equally many."""
+    """Return the share of people whose recommendation differs between two beliefs.
+
+    None is returned if a belief is missing, or if the beliefs are about different numbers of people.
+    """
     if before is None or now is None or len(before.policy) != len(now.policy):
         return None
     return float(np.mean([a != b for a, b in zip(before.policy, now.policy, strict=True)]))
 
 
 def _encoding(column: Column) -> str:
-    """Return in words how a covariate becomes numbers."""
+    """Return in words how a covariate becomes numbers.
+
+    Numbers stay as they are or get the median for missing values; categories become columns of 0 and 1.
+    """
     if column.kind == "numeric":
         missing = f"missing values become {column.fill:g}, the median, and a column says so"
         return missing if column.indicator else "as it is"

@@ -19,7 +19,7 @@ from causalbald._words import (
 
 
 class _Estimate(Protocol):
-    """What has an effect with its interval."""
+    """Any result that has an effect and the ends of its interval."""
 
     @property
     def effect(self) -> float: ...
@@ -34,15 +34,17 @@ class _Estimate(Protocol):
 def name(text: object, limit: int = LONGEST_TEXT) -> Markup:
     """Return what a user wrote as HTML, in at most ``limit`` characters.
 
-    The element isolates the text: text that is read from right to left does not turn around what is next to it.
+    The text is escaped, and an ellipsis stands for what is cut off. The element isolates the text: text that is read
+    from right to left does not turn around what is next to it.
     """
     return Markup("<bdi>{}</bdi>").format(visible(text, limit))
 
 
 def estimate(average: _Estimate, spread: float | None = None, *, sign: bool = True) -> Markup:
-    """Return an effect with its interval as HTML, with the digits of ``spread``, by default of its own uncertainty.
+    """Return an effect with its 95 % interval as HTML. With ``sign``, positive numbers get a plus.
 
-    The element also holds the effect with all its digits, for programs that read the page.
+    Numbers get the digits of ``spread``, a standard deviation; by default of the one that follows from the interval's
+    width. The element also holds the effect with 12 digits, for programs that read the page.
     """
     digits = (average.upper - average.lower) / 4 if spread is None else spread
     shown = number(average.effect, digits, sign=sign)
