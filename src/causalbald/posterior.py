@@ -177,7 +177,8 @@ class Posterior(UnitMoments):
         Parameters
         ----------
         scale, shift : float
-            An outcome y becomes scale * y + shift, with a scale above 0. The link must be "identity".
+            An outcome y becomes scale * y + shift, with a scale above 0. Pass 1 and 0 with the probit link: events have
+            no unit.
 
         Returns
         -------
