@@ -19,8 +19,8 @@ from causalbald.models import CateEstimator
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MAX_METHODS = 8
-_MAX_BARS = 120  # units; intervals of all test units would be a solid block
-_BLOCK_UNITS = 4096
+_MAX_BARS = 120  # units per panel; intervals of all test units would be a solid block
+_BLOCK_UNITS = 4096  # units whose beliefs are computed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,8 @@ class PredictedEffects:
     truth, effect : (N,)
         True and predicted effects.
     reach : (10, N)
-        How far the interval reaches on either side of the predicted effect, for each of the levels 0.1 to 0.9 and 0.95.
+        How far the interval of each unit reaches on either side of the predicted effect. There is a row for each of
+        ``LEVELS``: 0.1 to 0.9, and 0.95.
 
     Examples
     --------
@@ -60,7 +61,7 @@ class PredictedEffects:
         model : CateEstimator
             Fitted.
         test : Split
-            Units with known effects.
+            At least one unit; the true effects are known.
 
         Returns
         -------
@@ -81,18 +82,19 @@ class PredictedEffects:
         Parameters
         ----------
         parts : sequence of PredictedEffects
-            One for each trial of the method.
+            One for each trial of the method, at least one.
 
         Returns
         -------
         PredictedEffects
+            With the name of the first part.
         """
         truth, effect = (np.concatenate([getattr(part, name) for part in parts]) for name in ("truth", "effect"))
         return cls(parts[0].name, truth, effect, np.concatenate([part.reach for part in parts], axis=1))
 
     @property
     def coverage(self) -> Array:
-        """Share of units whose interval contains the true effect, (10,): one for each level."""
+        """Share of units whose interval contains the true effect: (10,), a share for each of ``LEVELS``."""
         result: Array = (np.abs(self.truth - self.effect) <= self.reach).mean(axis=1)
         return result
 
@@ -148,7 +150,10 @@ def calibration(methods: Sequence[PredictedEffects]) -> Figure:
 
 
 def _scatter(axes: Any, method: PredictedEffects, style: Look) -> None:
-    """Draw predicted against true effects of one method, with intervals."""
+    """Draw predicted against true effects of one method, with 95 % intervals of at most ``_MAX_BARS`` units.
+
+    Called by `calibration`, which describes the marks. The title has the share of all units whose interval holds.
+    """
     order = np.argsort(method.truth)
     shown = order[np.linspace(0, len(order) - 1, min(len(order), _MAX_BARS)).astype(int)]
     truth, effect, reach = method.truth[shown], method.effect[shown], method.reach[-1, shown]
@@ -163,7 +168,7 @@ def _scatter(axes: Any, method: PredictedEffects, style: Look) -> None:
 
 
 def _coverage(axes: Any, methods: Sequence[PredictedEffects], styles: dict[str, Look]) -> None:
-    """Draw the share of intervals that hold the truth against their level, a line per method."""
+    """Draw the share of intervals that hold the true effect against the level of the intervals, a line per method."""
     axes.plot((0, 1), (0, 1), color="black", linestyle=":", linewidth=1, label="as it should be")
     for method in methods:
         style = styles[method.name]
@@ -174,7 +179,7 @@ def _coverage(axes: Any, methods: Sequence[PredictedEffects], styles: dict[str, 
 
 
 def _limits(methods: Sequence[PredictedEffects]) -> tuple[float, float]:
-    """Return the range of true effects, with a margin."""
+    """Return the smallest and the largest true effect of all methods, with a margin of 5 % of the range."""
     truth = np.concatenate([method.truth for method in methods])
     margin = 0.05 * (np.ptp(truth) or 1.0)
     return float(truth.min() - margin), float(truth.max() + margin)

@@ -17,7 +17,7 @@ from causalbald.errors import InputError
 from causalbald.figures._style import ARM_COLOURS, ARM_NAMES, house_style, new_figure, plain
 
 MAX_LINES = 300
-"""How many people a figure shows one by one."""
+"""How many people a figure shows one by one at most."""
 WIDTH = 5.6
 """Width of the figures, in inches."""
 N_BINS = 30
@@ -31,7 +31,9 @@ def draw_effects(
 ) -> Figure:
     """Draw expected effects with intervals, sorted, next to a histogram of the expected effects.
 
-    Of more than 300 people, 300 are drawn, evenly spaced among the sorted people. The histogram counts everyone.
+    Colours show for whom the effect is worthwhile, not worthwhile or open. Of more than 300 people, 300 are drawn,
+    evenly spaced among the sorted people. The histogram and the shares in the legend count everyone. A dashed line
+    marks a threshold other than 0.
 
     Parameters
     ----------
@@ -40,17 +42,22 @@ def draw_effects(
     lower, upper : (N,)
         Ends of their intervals.
     settled : (N,) bool
-        For whom it is settled whether the effect is worthwhile.
+        Whether it is settled that the person's effect is worthwhile or not.
     threshold : float
         The effect beyond which the treatment is worthwhile.
     sign : 1 or -1
         1 if a higher effect is better, else -1.
     name : str
-        Name of the outcome.
+        Name of the outcome, cut to 26 characters.
 
     Returns
     -------
     Figure
+
+    Raises
+    ------
+    InputError
+        If effects or ends of intervals are missing, or differ in number.
 
     Examples
     --------
@@ -87,7 +94,8 @@ def draw_progress(table: pd.DataFrame) -> Figure:
     Parameters
     ----------
     table : DataFrame
-        Columns ``after`` (number of the round), ``expected_error, ate, ate_lower, ate_upper, settled``.
+        A row per round. Columns ``after`` (number of the round), ``expected_error, ate, ate_lower, ate_upper``, and
+        ``settled``, a share from 0 to 1.
 
     Returns
     -------
@@ -143,9 +151,9 @@ def draw_audit(
     arm: ArrayLike,
     names: tuple[str, str] = ARM_NAMES,
 ) -> Figure:
-    """Draw measured outcomes against predictions, with the intervals that should hold them.
+    """Draw measured outcomes against predictions, with the intervals that should hold the outcomes.
 
-    Of more than 300 people, 300 are drawn, evenly spaced.
+    Of more than 300 people, 300 are drawn, evenly spaced in the given order. Each arm has its colour and marker.
 
     Parameters
     ----------
@@ -163,6 +171,11 @@ def draw_audit(
     Returns
     -------
     Figure
+
+    Raises
+    ------
+    InputError
+        If a prediction or an outcome is missing.
 
     Examples
     --------
@@ -189,7 +202,10 @@ def draw_audit(
 
 
 def _sorted_lines(axes: Any, mean: Array, low: Array, high: Array, verdict: Positions) -> None:
-    """Draw each person's expected effect as a dot with its interval as a line, in the colour of the verdict."""
+    """Draw each person's expected effect as a dot, and its interval as a line in the colour of the person's verdict.
+
+    People are sorted. ``verdict`` has positions in ``_VERDICTS``. Called by `draw_effects`.
+    """
     place = 100 * (np.arange(len(mean)) + 0.5) / len(mean)
     width = min(2.4, 0.7 * 72 * 3.5 / len(mean))
     for k, (_, colour) in enumerate(_VERDICTS):
@@ -201,7 +217,7 @@ def _sorted_lines(axes: Any, mean: Array, low: Array, high: Array, verdict: Posi
 
 
 def _histogram(axes: Any, mean: Array, verdict: Positions) -> None:
-    """Draw how many people have which expected effect, stacked by verdict."""
+    """Draw a horizontal histogram of expected effects, stacked by verdict. Called by `draw_effects`."""
     # A belief that is the same for everyone still needs a bar.
     span = max(float(np.ptp(mean)), 1e-9 * max(1.0, float(np.abs(mean).max())))
     edges = np.linspace(mean.min() - 0.01 * span, mean.max() + 0.01 * span, N_BINS + 1)
@@ -214,7 +230,7 @@ def _histogram(axes: Any, mean: Array, verdict: Positions) -> None:
 
 
 def _verdict_legend(figure: Figure, verdict: Positions) -> None:
-    """Add a legend with the share of people of each verdict."""
+    """Add a legend with the share of people who have each verdict. Called by `draw_effects`."""
     share = np.bincount(verdict, minlength=len(_VERDICTS)) / len(verdict)
     handles = [
         Line2D([], [], color=colour, linewidth=5, label=f"{name}: {100 * share[k]:.0f} %")
@@ -224,5 +240,5 @@ def _verdict_legend(figure: Figure, verdict: Positions) -> None:
 
 
 def _evenly(size: int, most: int) -> Positions:
-    """Return at most ``most`` of the positions 0 to ``size - 1``, evenly spaced and with both ends."""
+    """Return at most ``most`` of the positions 0 to ``size - 1``, evenly spaced, with the first and the last."""
     return np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(np.intp))

@@ -44,8 +44,8 @@ def convergence(
     label : str
         Name of the error on the axis.
     rows : mapping, optional
-        The acquisition functions of each row of panels, by the name of the row, as from :func:`paper_rows`. By default,
-        one row has all functions.
+        The acquisition functions of each row of panels, by the name of the row, as from :func:`paper_rows`. Functions
+        in no row are not drawn. By default, one row has all functions.
 
     Returns
     -------
@@ -95,8 +95,9 @@ def paper_rows(acquisitions: Iterable[str]) -> dict[str, list[str]]:
     Returns
     -------
     dict of str to list of str
-        The functions of each row by the row's name. There is one row without a name if two make no sense: without
-        mu-rho-BALD, with mu-rho-BALD alone in a row, or with at most three functions.
+        The functions of each row by the row's name: "against baselines", and "among BALDs" or "without baselines". The
+        baselines are random, propensity and type-s. mu-rho-BALD is in both rows. There is a single row, named "", if
+        mu-rho-BALD is missing or would be alone in a row, or if there are at most three functions.
 
     Examples
     --------
@@ -114,10 +115,12 @@ def paper_rows(acquisitions: Iterable[str]) -> dict[str, list[str]]:
 
 
 def panels_of(table: pd.DataFrame, *values: str) -> dict[str, pd.DataFrame]:
-    """Return the rows of each panel by the panel's title. Called by all figures of trials.
+    """Return the trials of each panel by the panel's title. Called by all figures of trials.
 
-    ``values`` are the columns that will be drawn. Raises InputError if the table lacks a column or has no rows, or if
-    there are more than ``MAX_PANELS`` panels.
+    ``values`` are the columns that will be drawn. Trials in which one of these values is missing at some fit are left
+    out. There is a panel per data set, and per model and track if the table has several. Raises InputError if the table
+    lacks a column or has no rows, if a trial occurs twice or none is complete, or if there are more than ``MAX_PANELS``
+    panels.
     """
     missing = [c for c in ("dataset", "acquisition", "seed", "labels", *values) if c not in table]
     if missing or table.empty:
@@ -135,28 +138,30 @@ def panels_of(table: pd.DataFrame, *values: str) -> dict[str, pd.DataFrame]:
 
 
 def draw_curves(axes: Any, trials: pd.DataFrame, value: str, styles: Mapping[str, Look]) -> int:
-    """Draw means with shaded standard errors over the seeds that all functions have.
+    """Draw means with shaded standard errors over the seeds that all functions have, a line per function.
+
+    A point is drawn for each number of labels at which all these seeds have a value. One seed has no standard error.
 
     Parameters
     ----------
     axes : matplotlib Axes
         Where to draw.
     trials : DataFrame
-        Rows of one panel.
+        The trials of one panel: columns ``acquisition, seed, labels`` and ``value``.
     value : str
         Column to draw against ``labels``.
     styles : mapping
-        Look of each acquisition function.
+        Look of each acquisition function, by its name.
 
     Returns
     -------
     int
-        How many seeds all functions have.
+        How many seeds all functions have in common.
 
     Raises
     ------
     InputError
-        If they have none.
+        If the functions have no seed in common.
 
     Examples
     --------
@@ -181,7 +186,7 @@ def draw_curves(axes: Any, trials: pd.DataFrame, value: str, styles: Mapping[str
 
 
 def common_seeds(by_method: Mapping[str, pd.DataFrame]) -> list[int]:
-    """Return the seeds that all methods have: comparisons over them are paired.
+    """Return the seeds that all methods have, so that comparisons over these seeds are paired.
 
     Parameters
     ----------
@@ -191,12 +196,12 @@ def common_seeds(by_method: Mapping[str, pd.DataFrame]) -> list[int]:
     Returns
     -------
     list of int
-        Sorted.
+        Sorted; empty if there are no methods.
 
     Raises
     ------
     InputError
-        If methods have no seed in common.
+        If the methods have no seed in common.
 
     Examples
     --------
@@ -217,16 +222,16 @@ def common_seeds(by_method: Mapping[str, pd.DataFrame]) -> list[int]:
 
 
 def shared_legend(figure: Figure, panels: Iterable[Any], *, columns: int | None = None) -> None:
-    """Name every line once, in a legend below all panels, where it hides nothing.
+    """Add a legend below all panels that names every line once.
 
     Parameters
     ----------
     figure : Figure
         Where to draw.
     panels : iterable of matplotlib Axes
-        Panels whose lines are named.
+        Panels whose lines are named. Lines of the same name have one entry; at least one line must have a name.
     columns : int, optional
-        Width of the legend; by default as wide as the figure.
+        How many entries a line of the legend has at most; by default as many as the figure has room for.
 
     Examples
     --------
@@ -246,12 +251,15 @@ def shared_legend(figure: Figure, panels: Iterable[Any], *, columns: int | None 
 
 
 def count_seeds(seeds: int) -> str:
-    """Return the number of seeds in words."""
+    """Return "1 seed", "2 seeds" and so on, for titles."""
     return "1 seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def _scale(axes: Any) -> None:
-    """Make the axis of errors logarithmic if means differ by more than a factor of ``_LOG_RATIO``."""
+    """Make the y axis logarithmic if the drawn means are positive and differ by more than a factor of ``_LOG_RATIO``.
+
+    Called by `convergence`. Otherwise the axis is not changed.
+    """
     means = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()] or [np.ones(1)])
     if len(means) and means.min() > 0 and means.max() / means.min() > _LOG_RATIO:
         axes.set_yscale("log")

@@ -18,8 +18,9 @@ _ROWS = {
 def overlap(table: pd.DataFrame) -> Figure:
     """Draw the share of measured units inside overlap, and the share of treated units, against labels.
 
-    Lines are means over the seeds that all functions in a panel have, with shaded standard errors. A thin dashed line
-    marks where ``random`` ends.
+    Inside overlap means a P(treated given x) from 0.1 to 0.9. Lines are means over the seeds that all functions in a
+    panel have, with shaded standard errors. If ``random`` is among the functions, a thin dashed line marks the share at
+    which it ends.
 
     Parameters
     ----------

@@ -21,16 +21,18 @@ def paired(table: pd.DataFrame, *, baseline: str = "random", error: str = "pehe"
 
     For each seed, the area under the method's curve is divided by the area under the baseline's. Dots are geometric
     means of these ratios over seeds, and bars are 95 % t-intervals of their logs. A method left of the line is better
-    than the baseline. A panel uses the seeds that all its methods have. The best method, over all panels, is on top.
+    than the baseline. There is a panel for each data set, and for each model and track if the table has several. A
+    panel uses the seeds that all its methods have, and the curves up to the number of labels that all its trials reach.
+    The method with the smallest mean ratio over all panels is on top. One seed gives dots without bars.
 
     Parameters
     ----------
     table : DataFrame
         Columns ``dataset, acquisition, seed, labels`` and the error, as from ``run_trials`` or ``Store.table``.
     baseline : str
-        The method that others are compared with.
+        The method that other methods are compared with.
     error : str
-        Column whose area is taken; its values are positive.
+        Column whose area is taken; its values must not be negative, and areas must be positive.
 
     Returns
     -------
@@ -39,7 +41,7 @@ def paired(table: pd.DataFrame, *, baseline: str = "random", error: str = "pehe"
     Raises
     ------
     InputError
-        If there are no trials of the baseline, or values that are not positive; and as for :func:`convergence`.
+        If a panel has no trials of the baseline, a value is negative, or an area is 0; and as for :func:`convergence`.
 
     Examples
     --------
@@ -70,9 +72,10 @@ def paired(table: pd.DataFrame, *, baseline: str = "random", error: str = "pehe"
 
 
 def _ratios(trials: pd.DataFrame, baseline: str, error: str) -> pd.DataFrame:
-    """Return the logs of the ratios of areas to the baseline's: a row per common seed, a column per method.
+    """Return the logs of each method's areas over the baseline's: a row per common seed, a column per other method.
 
-    Raises InputError if there are no trials of the baseline, or values that are not positive.
+    The area is that under the curve of ``error`` against labels, up to the number of labels that all trials reach.
+    Raises InputError if there are no trials of the baseline, a value is negative, or an area is 0.
     """
     by_method = {str(name): rows for name, rows in trials.groupby("acquisition", sort=False)}
     if baseline not in by_method:
@@ -88,7 +91,7 @@ def _ratios(trials: pd.DataFrame, baseline: str, error: str) -> pd.DataFrame:
 
 
 def _scale(axes: Any) -> None:
-    """Make the axis that all panels share logarithmic, with as many marks as it has room for."""
+    """Make the x axis, which all panels share, logarithmic, with as many marks as there is room for."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     decades = math.log10(high / low)
@@ -99,7 +102,7 @@ def _scale(axes: Any) -> None:
 
 
 def _draw(axes: Any, place: int, ratios: Any, style: Any) -> None:
-    """Draw the dot and the bar of a method at its ``place`` from below."""
+    """Draw the dot and the bar of one method at the height ``place``. ``ratios`` are logs of ratios, one per seed."""
     mean, lower, upper = np.exp(paired_interval(ratios))
     axes.plot([lower, upper], [place, place], color=style.colour, linewidth=1.6)
     axes.plot(mean, place, color=style.colour, marker=style.marker, linestyle="none", markersize=6)

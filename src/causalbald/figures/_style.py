@@ -30,7 +30,7 @@ class Look(NamedTuple):
     Parameters
     ----------
     colour, marker, line : str
-        As matplotlib names them.
+        Colour, marker and line style in matplotlib's notation.
 
     Examples
     --------
@@ -81,7 +81,8 @@ def look(acquisition: str) -> Look:
     Returns
     -------
     Look
-        A function of another package gets a look from its name. Another batch rule only changes the line.
+        A function without a fixed look, such as one of a plugin, gets a look from its name, always the same. Another
+        batch rule makes the line of a function with a fixed look dotted.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def look(acquisition: str) -> Look:
 
 
 def looks(acquisitions: Iterable[str]) -> dict[str, Look]:
-    """Return the looks of the acquisition functions of one figure, all different.
+    """Return the looks of the acquisition functions of one figure, all different as long as there are enough looks.
 
     Parameters
     ----------
@@ -106,8 +107,8 @@ def looks(acquisitions: Iterable[str]) -> dict[str, Look]:
     Returns
     -------
     dict of str to Look
-        As from :func:`look`. If two functions of other packages would look the same, the later name in the alphabet
-        takes the next free look.
+        In the order of ``acquisitions``. If two functions would look the same, the later name in the alphabet takes the
+        next free look of those for functions without a fixed look.
 
     Examples
     --------
@@ -127,7 +128,9 @@ def looks(acquisitions: Iterable[str]) -> dict[str, Look]:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Apply the fonts and frames of all figures within a ``with`` block; the caller's settings return afterwards.
+    """Apply the fonts and frames of the package's figures within a ``with`` block.
+
+    The caller's settings of matplotlib return afterwards.
 
     Yields
     ------
@@ -156,7 +159,7 @@ def house_style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure outside matplotlib's global state: the caller need not close it.
+    """Return an empty figure outside matplotlib's global state, which need not be closed.
 
     Parameters
     ----------
@@ -177,9 +180,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(text: object, limit: int = MAX_NAME_CHARACTERS) -> str:
-    """Return a user's text for a figure: cut to ``limit`` characters, without mathematics.
+    """Return a user's text as a figure can show it: cut to ``limit`` characters.
 
-    Characters that the fonts lack become boxes.
+    Dollar signs are escaped, so that matplotlib draws no formula. Characters that the fonts lack become boxes.
     """
     characters = (c if _has_glyph(c) else _NO_GLYPH for c in shortened(str(text), limit))
     return "".join(characters).replace("$", r"\$")
@@ -187,7 +190,7 @@ def plain(text: object, limit: int = MAX_NAME_CHARACTERS) -> str:
 
 @cache
 def _has_glyph(character: str) -> bool:
-    """Return whether the fonts of figures, regular and bold, have a character."""
+    """Return whether the regular and the bold font of figures can draw a character; False for control characters."""
     if not character.isprintable():
         return False
     fonts = (get_font(findfont(FontProperties(weight=weight))) for weight in ("normal", "bold"))

@@ -28,8 +28,9 @@ _COLUMNS = ("covariate", "difference", "flagged")
 def draw_support(propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, str] = ARM_NAMES) -> Figure:
     """Draw P(treated | x) as mirrored histograms on a scale of log odds, treated above and control below.
 
-    Bars are shares of an arm, which makes a small arm visible. The text has the number of units of each arm, and the
-    number of units outside common support. The region outside is grey. The last bins hold all units beyond them.
+    Bars are shares of an arm, which makes a small arm visible. The text has the number of units of each arm, and how
+    many of these are outside common support. The region outside common support is grey. Propensities beyond the axis
+    are counted in its first or last bin.
 
     Parameters
     ----------
@@ -88,14 +89,17 @@ def draw_support(propensity: ArrayLike, treatment: ArrayLike, names: tuple[str, 
 def draw_balance(table: pd.DataFrame, top: int = 20) -> Figure:
     """Draw the largest standardised differences between the arms.
 
-    Dots beyond ±0.1, the dashed lines, are filled. An infinite difference is an arrow at the edge.
+    Dots of covariates that the table flags are filled, other dots are empty, and the title counts the flagged
+    covariates. Dashed lines are at ±0.1, beyond which `balance_table` flags. An infinite difference is an arrow at the
+    edge.
 
     Parameters
     ----------
     table : DataFrame
-        Columns ``covariate, difference, flagged``, as from :func:`causalbald.diagnostics.balance_table`.
+        A row per covariate. Columns ``covariate``, ``difference`` and ``flagged`` (True or False), as from
+        :func:`causalbald.diagnostics.balance_table`.
     top : int
-        How many covariates are drawn at most.
+        How many covariates are drawn at most: those with the largest absolute differences, the largest on top.
 
     Returns
     -------
@@ -104,7 +108,7 @@ def draw_balance(table: pd.DataFrame, top: int = 20) -> Figure:
     Raises
     ------
     InputError
-        If the table has no rows or lacks a column.
+        If the table has no rows or lacks a column, or ``top`` is below 1.
 
     Examples
     --------
@@ -139,7 +143,10 @@ def draw_balance(table: pd.DataFrame, top: int = 20) -> Figure:
 
 
 def _edges(band: tuple[float, float], clip: float) -> Array:
-    """Return the edges of about ``BINS`` bins, about equal in log odds. No bin contains an end of the band."""
+    """Return the edges of about ``BINS`` bins from ``clip`` to 1 - ``clip``, about equally wide in log odds.
+
+    Both ends of ``band``, which is common support, are edges, so that no bin lies on both sides of an end.
+    """
     low, high = band
     ends = logit(np.array([clip, low, high, 1 - clip]))
     width = (ends[-1] - ends[0]) / BINS
@@ -152,13 +159,17 @@ def _edges(band: tuple[float, float], clip: float) -> Array:
 
 
 def _mirrored(axes: Any, heights: Array, edges: Array, arm: int) -> None:
-    """Draw the bars of one arm; heights of controls are negative."""
+    """Draw the bars of one arm, in its colour. The caller gives negative heights for the control arm."""
     colour: Any = {"facecolor": to_rgba(ARM_COLOURS[arm], 0.45), "edgecolor": ARM_COLOURS[arm]}
     axes.bar(edges[:-1], heights, np.diff(edges), align="edge", hatch=_HATCHES[arm], linewidth=0.9, zorder=2, **colour)
 
 
 def _dots(axes: Any, difference: Array, flagged: Any) -> float:
-    """Draw a dot, or an arrow if it is infinite, for each difference, and return the limit of the axis."""
+    """Draw a dot for each difference (n,), or an arrow if the difference is infinite, from below.
+
+    Dots where ``flagged`` (n,) is true are black, others white. Returns the end of the x axis, which goes from minus
+    this value to this value.
+    """
     finite = np.isfinite(difference)
     limit = max(0.2, 1.15 * np.abs(difference[finite]).max(initial=0))
     rows = np.arange(len(difference))

@@ -20,15 +20,18 @@ _LINKS: tuple[Link, ...] = ("identity", "probit")
 def check_acquisition(acquisition: acq.AcquisitionLike) -> None:
     """Check what users of any acquisition function rely on.
 
-    A score function must return one finite score per unit, the same for the same input, whatever the order of the
-    units; without a target population, a score must depend on the unit's own belief alone; a certain belief must not
-    give NaN; and a greedy batch must be possible. A batch function must return available units, each once, the same for
-    the same input, and must ignore the scale of covariates and constant covariates.
+    A score function must return one finite score per unit, for continuous and for binary outcomes. The same input must
+    give the same scores, and the order of the units must not matter. A function that takes neither ``population`` nor
+    ``targets`` must score each unit from the unit's own belief alone. A certain belief must not give NaN, and a greedy
+    batch must be possible. For a function that takes ``rng``, neither order nor other units are checked.
+
+    A batch function must return available units, each once. The same input must give the same batch. The scale of
+    covariates and constant covariates must not matter, and all units may be alike.
 
     Parameters
     ----------
     acquisition : str or callable
-        A registered name, or the function itself. It must have a docstring.
+        A registered name, or the function itself. The function must have a docstring.
 
     Raises
     ------
@@ -53,6 +56,7 @@ def check_acquisition(acquisition: acq.AcquisitionLike) -> None:
         def scores(
             belief: Posterior, units: np.ndarray, arm: np.ndarray = treatment, pi: np.ndarray = pi
         ) -> np.ndarray:
+            """Return the function's scores of some units of a belief; ``arm`` and ``pi`` are of all its units."""
             return function(belief.take(units), arm[units], propensity=pi[units], rng=np.random.default_rng(0))
 
         units = np.arange(len(posterior))
@@ -77,11 +81,12 @@ def check_acquisition(acquisition: acq.AcquisitionLike) -> None:
 
 
 def _check_batches(function: acq.BatchFunction) -> None:
-    """Check a batch function on 60 units; see `check_acquisition`."""
+    """Raise AssertionError if a batch function breaks a rule on 60 units; see `check_acquisition`."""
     x, units = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60)
     treatment = units % 3 % 2
 
     def batch(x: np.ndarray, size: int, measured: np.ndarray) -> list[int]:
+        """Return the chosen positions. Five of the units that are not measured are not available."""
         available, rng = np.setdiff1d(units, measured)[5:], np.random.default_rng(0)
         chosen = function.choose(x, treatment, size, measured=measured, available=available, rng=rng)
         return [int(k) for k in chosen]
@@ -96,7 +101,10 @@ def _check_batches(function: acq.BatchFunction) -> None:
 
 
 def _check_many_covariates(model: CateEstimator) -> None:
-    """Check that a model with more covariates than labels does not believe that it knows everything."""
+    """Raise AssertionError if a model believes after 20 labels with 40 covariates that some outcome is certain.
+
+    ``model`` is fitted in place. Called by `check_model`.
+    """
     rng = np.random.default_rng(1)
     x, t = rng.normal(size=(60, 40)), np.arange(60) % 2
     few = model.fit(x[:20, 0] + t[:20] + 0.1 * rng.normal(size=20), t[:20], X=x[:20], pool=x).posterior(x, joint=False)
@@ -104,7 +112,12 @@ def _check_many_covariates(model: CateEstimator) -> None:
 
 
 def check_model(model: CateEstimator) -> None:
-    """Check scikit-learn conventions, shapes, determinism, units of the outcome and honest errors.
+    """Check what users of any model rely on.
+
+    A fit must not change the model's parameters, must find an easy effect, and must repeat exactly. A belief has a row
+    per unit and a column per arm. Effects and average effects must agree with the belief, change sign with the arms,
+    lie in their intervals, and follow the unit of the outcome. With more covariates than labels, something must be left
+    to learn. InputError must be raised for labels of one arm, arms other than 0 and 1, unequal lengths and NaN.
 
     Parameters
     ----------
@@ -205,5 +218,5 @@ def check_dataset(name: str) -> None:
 
 
 def _equal(first: Benchmark, second: Benchmark) -> bool:
-    """Return whether two benchmarks have the same outcomes."""
+    """Return whether two benchmarks have the same outcomes in their pools."""
     return first.pool.y.shape == second.pool.y.shape and bool((first.pool.y == second.pool.y).all())

@@ -16,7 +16,7 @@ def fake_posterior(
     link: Link = "identity",
     seed: int = 0,
 ) -> Posterior:
-    """Return a random but well-behaved belief, the same for the same arguments.
+    """Return a random belief about two arms that needs no model. The same arguments give the same belief.
 
     Parameters
     ----------
@@ -25,13 +25,13 @@ def fake_posterior(
     rank : int
         Columns of the factor, R.
     residual : bool
-        Whether units carry variance of their own.
+        Whether each unit has variance that it shares with no other unit.
     noise : float
-        Outcome noise variance.
+        Outcome noise variance; not used with the probit link.
     link : "identity" or "probit"
         As for :class:`causalbald.Posterior`.
     seed : int
-        Another seed, another belief.
+        Seed of the random numbers: another seed gives another belief.
 
     Returns
     -------

@@ -9,10 +9,10 @@ from causalbald.pools import Block, Pool
 
 
 def check_pool(pool: Pool) -> None:
-    """Check that a pool returns the same units however they are asked for: by position, and in blocks of any size.
+    """Check that a pool returns the same units by position and in blocks of any size.
 
-    Also checks shapes, arms, propensities and costs, and that positions which are repeated or out of range are refused.
-    Reads the whole pool several times: give it a small one.
+    Also checks shapes, finite covariates, arms, propensities and costs. Positions that are repeated or out of range
+    must be refused with InputError. Reads the whole pool several times: give it a small pool.
 
     Parameters
     ----------
@@ -59,12 +59,15 @@ def check_pool(pool: Pool) -> None:
 
 
 def _rows(block: Block, rows: np.ndarray) -> Block:
-    """Return some rows of a block."""
+    """Return the units of a block at the positions ``rows`` of the block, in that order; weights are dropped."""
     return Block(block.x[rows], block.arm[rows], None if block.propensity is None else block.propensity[rows])
 
 
 def _check_same_units(blocks: list[Block], expected: Block, message: str) -> None:
-    """Raise AssertionError with a message unless some blocks together hold exactly the expected units."""
+    """Raise AssertionError with ``message`` unless the blocks, one after another, hold exactly the expected units.
+
+    Covariates, arms and propensities are compared.
+    """
     np.testing.assert_array_equal(np.concatenate([block.x for block in blocks]), expected.x, message)
     np.testing.assert_array_equal(np.concatenate([block.arm for block in blocks]), expected.arm, message)
     propensities = [block.propensity for block in blocks]

@@ -19,17 +19,19 @@ _TEXTS = ("naïve 😀 漢字", "line\nbreak\r\n\ttab", "'one' \"two\" \\ --", "
 
 
 class _Refusal(Exception):
-    pass
+    """Raised by functions that a storage calls, to see that the storage lets errors through."""
 
 
 def check_storage(opener: Opener) -> None:
     """Check that campaigns are created once, and events recorded in order, whole, and by one writer at a time.
 
+    Creates about a dozen campaigns under names such as "once" and "threads", and leaves them in the storage.
+
     Parameters
     ----------
     opener : callable
-        Takes a name and returns a storage. No campaign exists under a name at first; a second call with the same name
-        returns another handle on the same campaign.
+        Takes a name and returns a storage of the campaign with that name. At first, no campaign exists. A second call
+        with the same name must return another handle on the same campaign.
 
     Raises
     ------
@@ -58,7 +60,7 @@ def check_storage(opener: Opener) -> None:
 
 
 def _creates_once(opener: Opener) -> None:
-    """A second creation is refused and changes nothing."""
+    """Check that a second creation of a campaign is refused and changes nothing."""
     with _created(opener, "once", Draft("start", {"n": 1})) as storage:
         with closing(opener("once")) as other, _raises(CampaignExistsError, "create a campaign a second time"):
             other.create([("table", b"second")], [Draft("start", {"n": 2})])
@@ -67,7 +69,7 @@ def _creates_once(opener: Opener) -> None:
 
 
 def _needs_creation(opener: Opener) -> None:
-    """Every call but create and close needs a created campaign."""
+    """Check that every call but create and close raises StorageError before the campaign is created."""
     calls: list[Callable[[Storage], object]] = [
         lambda storage: storage.events(),
         lambda storage: storage.part("table"),
@@ -82,7 +84,7 @@ def _needs_creation(opener: Opener) -> None:
 
 
 def _creates_all_or_nothing(opener: Opener) -> None:
-    """A creation that fails leaves nothing."""
+    """Check that a creation that fails leaves nothing, and that the campaign can be created afterwards."""
 
     def parts() -> Iterator[tuple[str, bytes]]:
         yield "table", b"half"
@@ -98,7 +100,7 @@ def _creates_all_or_nothing(opener: Opener) -> None:
 
 
 def _keeps_parts(opener: Opener) -> None:
-    """Parts come back byte for byte, and have unique names."""
+    """Check that parts come back byte for byte, and that two parts of one name are refused."""
     every_byte = bytes(range(256))
     parts = {"empty": b"", "bytes": every_byte, "folder/ä-1.safetensors": b"x", "large": every_byte * 2**14}
     with closing(opener("parts")) as storage:
@@ -114,7 +116,10 @@ def _keeps_parts(opener: Opener) -> None:
 
 
 def _numbers_in_order(opener: Opener) -> None:
-    """Events are numbered from 1 without gaps, and keep order, kind and time."""
+    """Check that events are numbered from 1 without gaps, and keep order, kind and time.
+
+    Also checks what append returns: the events above ``after``, earlier recorded ones included.
+    """
     drafts = [Draft("start", {"k": 0}), Draft("note", {"k": 1})]
     with closing(opener("order")) as storage:
         assert _numbers(storage.create([], drafts)) == [1, 2], "create must return its events, from number 1"
@@ -138,7 +143,7 @@ def _numbers_in_order(opener: Opener) -> None:
 
 
 def _records_all_or_nothing(opener: Opener) -> None:
-    """An append that fails records nothing, keeps no lock and uses up no number."""
+    """Check that an append that fails records nothing, keeps no lock and uses up no number."""
 
     def refuse(_earlier: list[Event]) -> list[Draft]:
         raise _Refusal
@@ -158,7 +163,7 @@ def _records_all_or_nothing(opener: Opener) -> None:
 
 
 def _shows_what_others_recorded(opener: Opener) -> None:
-    """`decide` sees what other handles recorded, and append returns it."""
+    """Check that `decide` gets the events that other handles recorded, and that append returns these events too."""
     seen: list[Event] = []
 
     def decide(earlier: list[Event]) -> list[Draft]:
@@ -174,9 +179,11 @@ def _shows_what_others_recorded(opener: Opener) -> None:
 
 
 def _lets_one_write_at_a_time(opener: Opener) -> None:
-    """Appends of several threads and handles follow each other."""
+    """Check that no event is lost or decided on old events when several threads append by two handles."""
 
     def work(worker: int, storage: Storage) -> None:
+        """Append events of one worker, one at a time."""
+
         def decide(earlier: list[Event]) -> list[Draft]:
             by_worker = sum(event.body["who"][0] == worker for event in earlier)
             return [Draft("note", {"who": [worker, by_worker], "seen": len(earlier)})]
@@ -201,7 +208,7 @@ def _lets_one_write_at_a_time(opener: Opener) -> None:
 
 
 def _keeps_bodies(opener: Opener) -> None:
-    """Bodies of events come back as JSON keeps them."""
+    """Check that bodies of events come back as JSON keeps them: any text and number, and tuples as lists."""
     body = {
         "texts": list(_TEXTS),
         "keys": {text: k for k, text in enumerate(_TEXTS)},
@@ -218,7 +225,7 @@ def _keeps_bodies(opener: Opener) -> None:
 
 
 def _closes_twice(opener: Opener) -> None:
-    """A storage may be closed twice, and unused; closing loses nothing."""
+    """Check that a storage may be closed twice, or without use, and that closing loses no event."""
     with _created(opener, "closed", Draft("start", {})) as storage:
         storage.close()
         storage.close()
@@ -229,7 +236,7 @@ def _closes_twice(opener: Opener) -> None:
 
 @contextmanager
 def _created(opener: Opener, name: str, *events: Draft) -> Iterator[Storage]:
-    """Yield a storage of a new campaign with one part and some events."""
+    """Yield a storage of a new campaign with the part "table" and some events; close the storage afterwards."""
     with closing(opener(name)) as storage:
         storage.create([("table", b"first")], events)
         yield storage
@@ -237,7 +244,7 @@ def _created(opener: Opener, name: str, *events: Draft) -> Iterator[Storage]:
 
 @contextmanager
 def _raises(expected: type[Exception], what: str) -> Iterator[None]:
-    """Raise AssertionError unless the block raises ``expected``."""
+    """Raise AssertionError unless the block raises ``expected``; ``what`` is what the block does, for the message."""
     try:
         yield
     except expected:
@@ -246,8 +253,10 @@ def _raises(expected: type[Exception], what: str) -> Iterator[None]:
 
 
 def _deciding(*bodies: dict[str, Any]) -> Decide:
+    """Return a function for append that decides on events with these bodies, whatever was recorded before."""
     return lambda _earlier: [Draft("note", body) for body in bodies]
 
 
 def _numbers(events: list[Event]) -> list[int]:
+    """Return the numbers of events, in the order of ``events``."""
     return [event.number for event in events]
