@@ -17,9 +17,9 @@ from causalbald.acquisition import register
 
 WEIGHT_ACROSS_ARMS = 2.5  # compared with 1 within an arm: alpha of MACAL and of FCCM
 PAIRS_TOGETHER = 1 << 20  # pairs whose distances are worked out together
-COVERED_SHARE = 0.95  # of the units of an arm
-MAX_FIRST_CENTRES = 50  # of an arm
-UNITS_PER_CENTRE = 4  # at first
+COVERED_SHARE = 0.95  # share of an arm's units that the first centres cover
+MAX_FIRST_CENTRES = 50  # centres of an arm for the largest radius
+UNITS_PER_CENTRE = 4  # units of an arm for each centre, for the largest radius
 
 
 @register("qhte")
@@ -29,6 +29,9 @@ def qhte(
     """Farthest from all measured units of the same arm: greedy k-centre core-set of both arms (Qin et al., 2021).
 
     Qin, Wang and Zhou (2021), "Budgeted Heterogeneous Treatment Effect Estimation", ICML.
+
+    Each pick is the available unit with the largest distance to the nearest unit of its arm that is measured or picked.
+    While an arm has no such unit, this distance is infinite.
 
     Parameters
     ----------
@@ -78,9 +81,10 @@ def macal(
     Wen, Chen, Ye, Chai, Sadiq and Yin (2024), "Progressive Generalization Risk Reduction for Data-Efficient Causal
     Effect Estimation", arXiv:2411.11256.
 
-    g is the squared distance to the nearest measured unit of the same arm, and counts 0 in the sum where there is no
-    such unit. Of a pair, the unit with the larger g comes first, and comes alone if only one more unit is needed. Once
-    an arm has no available units left, units of the other arm are taken by g.
+    Each pair has a unit k and a unit j of different arms, and d(k, j) is the distance between them. g of a unit is its
+    squared distance to the nearest unit of its arm that is measured or picked; without such a unit, g counts 0 in the
+    sum. Of a pair, the unit with the larger g comes first, and comes alone if only one more unit is needed. Once an arm
+    has no available units left, units of the other arm are taken one by one, the largest g first.
 
     Parameters
     ----------
@@ -131,8 +135,9 @@ def lcmd(
     Holzmüller, Zaverkin, Kästner and Steinwart (2023), "A Framework and Benchmark for Deep Batch Active Learning for
     Regression", JMLR 24(164), arXiv:2203.09410.
 
-    Both arms are clustered together: the treatment is one more standardised feature. The size of a cluster is the sum
-    of the squared distances of its available units. Before anything is measured, the first unit is random.
+    The available units nearest to the same measured or picked unit are a cluster. The size of a cluster is the sum of
+    their squared distances to that unit. Each pick is the farthest unit of the largest cluster. Both arms are clustered
+    together: the treatment is one more standardised feature. Before anything is measured, the first pick is random.
 
     Parameters
     ----------
@@ -190,11 +195,14 @@ def fccm(
     Wen, Chen, Gong, Chai, Sadiq and Yin (2025), "Enhancing Treatment Effect Estimation via Active Learning: A
     Counterfactual Covering Perspective", ICML, arXiv:2505.05242.
 
-    (n + 2.5 m) n m / (n + m)² is maximised. Within a radius of the unit lie n other units of its arm that no measured
-    unit of that arm covers, and m units of the other arm, covered or not. There is one radius per pair of arms, such
-    that about 95 % of the units get covered by as many units as a study pays for. This number is not given here: at
-    first it is a quarter of each arm, at most 50. Once no unit adds to the cover of both arms, the number doubles, and
-    the radius becomes smaller. In the end, the remaining units are random.
+    Each pick maximises (n + 2.5 m) n m / (n + m)². n is how many other units of the pick's arm lie within a radius of
+    the pick and are not covered yet. A unit is covered if a measured or picked unit of its arm lies within the radius.
+    m is how many units of the other arm lie within the radius, covered or not.
+
+    There is one radius per pair of arms, such that about 95 % of the units get covered by as many units as a study pays
+    for. The function does not get this number: it begins with a quarter of each arm, at most 50. Once no unit adds to
+    the cover of both arms, the number doubles, and the radii become smaller. When all units have been centres, the
+    remaining picks are random.
 
     Parameters
     ----------
@@ -250,12 +258,12 @@ def fccm(
 
 
 def _squared(x: Array, units: Positions, to: int) -> Array:
-    """Return the squared distance of some units to one unit, (n,)."""
+    """Return the squared distances (n,) of the units at the positions ``units`` to the unit ``to``."""
     return np.asarray(((x[units] - x[to]) ** 2).sum(axis=1))
 
 
 def _to_nearest_of_arm(x: Array, treatment: Treatment, units: Positions, measured: Positions) -> Array:
-    """Return the squared distance of each unit to the nearest measured one of its arm, infinite if there is none."""
+    """Return the squared distance (n,) of each unit to the nearest measured unit of its arm; infinite without one."""
     distance = np.full(len(units), np.inf)
     for arm in (0, 1):
         rows, measured_of_arm = treatment[units] == arm, measured[treatment[measured] == arm]
@@ -265,16 +273,20 @@ def _to_nearest_of_arm(x: Array, treatment: Treatment, units: Positions, measure
 
 
 def _bring_near(distance: Array, x: Array, treatment: Treatment, units: Positions, pick: int) -> None:
-    """Update the distances to the nearest measured unit of the same arm, in place, as if a pick were measured."""
+    """Update in place the squared distances (n,) of ``units`` to the nearest measured unit of their arm.
+
+    The unit ``pick`` counts as measured from now on. Called by `qhte` and `macal`.
+    """
     same_arm = treatment[units] == treatment[pick]
     distance[same_arm] = np.minimum(distance[same_arm], _squared(x, units[same_arm], pick))
 
 
 def _best_pair(x: Array, treatment: Treatment, left: Positions, gain: Array) -> list[int]:
-    """Return where in ``left`` the best pair of a control and a treated unit is, the unit with the larger gain first.
+    """Return the places in ``left`` of the best pair of a control and a treated unit, the larger gain first.
 
-    If an arm has no units left, returns the unit with the largest gain. Both arms are searched from the largest gain
-    on, until not even a pair without distance could be better.
+    ``gain`` (n,) is the g of `macal` for the units ``left``. If an arm has no units left, the one place of the largest
+    gain is returned. Both arms are searched from the largest gain on. The search ends when not even a pair of two equal
+    units could be better.
     """
     worth = np.where(np.isinf(gain), 0.0, gain)
     control, treated = (np.flatnonzero(treatment[left] == arm) for arm in (0, 1))
@@ -301,9 +313,10 @@ def _best_pair(x: Array, treatment: Treatment, left: Positions, gain: Array) -> 
 def _within(
     x: Array, treatment: Treatment, units: Positions, among: Positions, radius: Array, *, across: bool
 ) -> Positions:
-    """Return how many of the units ``among`` lie within the radius of each unit, (n,), the unit itself excluded.
+    """Return for each of ``units`` how many of the units ``among`` lie within the radius around it, (n,).
 
-    Units of the same arm are counted, or with ``across`` units of the other arm.
+    Other units of the same arm are counted, or with ``across`` units of the other arm. ``radius`` (2, 2) is indexed by
+    the arm of the unit and the arm of the counted units. Called by `fccm`.
     """
     count = np.zeros(len(units), dtype=np.intp)
     for arm in (0, 1):
@@ -319,9 +332,9 @@ def _within(
 def _radii(x: Array, treatment: Treatment) -> Iterator[Array]:
     """Yield radii (2, 2), by covering arm and covered arm, for more and more centres, until all units are centres.
 
-    At first a quarter of an arm, at most 50 units, are centres, chosen far from each other (greedy k-centre); then
-    twice as many, and so on. A radius is the 95 % quantile of the distances from the units of the covered arm to the
-    nearest centre of the covering arm.
+    At first a quarter of an arm, at most 50 units, are centres, chosen far from each other (greedy k-centre). Then the
+    number of centres doubles each time. A radius is the 95 % quantile of the distances from the units of the covered
+    arm to the nearest centre of the covering arm. Nothing is yielded if an arm has no units. Called by `fccm`.
     """
     members = [np.flatnonzero(treatment == arm) for arm in (0, 1)]
     counts = np.array([min(MAX_FIRST_CENTRES, -(-len(units) // UNITS_PER_CENTRE)) for units in members])
@@ -339,8 +352,8 @@ def _radii(x: Array, treatment: Treatment) -> Iterator[Array]:
 def _to_centres(x: Array, members: Positions, count: int) -> Array:
     """Return the squared distance of each unit of the pool to the nearest of ``count`` centres, (N,).
 
-    The first centre is the member nearest to the mean of the members, each further one the member farthest from all
-    centres so far.
+    The centres are among ``members``, the units of one arm. The first centre is the member nearest to the mean of the
+    members. Each further centre is the member farthest from all centres so far. Called by `_radii`.
     """
     everyone, squared = np.arange(len(x)), np.full(len(x), np.inf)
     pick = int(members[np.argmin(((x[members] - x[members].mean(axis=0)) ** 2).sum(axis=1))])
