@@ -100,6 +100,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    """Import and return an exported object when it is first used."""
     if name in _HOMES:
         return getattr(importlib.import_module(f"causalbald.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'causalbald.campaign' has no attribute {name!r}")

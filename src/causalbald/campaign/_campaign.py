@@ -280,6 +280,7 @@ class Campaign(Questions):
         summaries: list[TellSummary] = []
 
         def decide(new: list[Event]) -> list[Draft]:
+            """Return the event of the outcomes that are new after ``new``, and note the counts."""
             summary, drafts = told.against(self._advance(new), self.settings, overwrite=overwrite)
             summaries.append(summary)
             return drafts
@@ -339,6 +340,7 @@ class Campaign(Questions):
         marked: list[str] = []
 
         def decide(new: list[Event]) -> list[Draft]:
+            """Return the event of the units for which it is new after ``new``, and note these units."""
             state = self._advance(new)
             marked[:] = newly_withdrawn(ids, state) if event is Withdrawal else newly_failed(ids, state)
             return [draft(event(marked, reason))] if marked else []

@@ -276,6 +276,7 @@ def _positions(pool: CampaignPool, ids: Sequence[str] | None, default: Positions
 
 
 def _effect_columns(effects: Effects) -> dict[str, Array]:
+    """Return effect, sd, lower and upper of each unit, (n,), by the name of the column."""
     return {"effect": effects.mean, "sd": effects.sd, "lower": effects.lower, "upper": effects.upper}
 
 

@@ -141,9 +141,11 @@ class CampaignPool:
         return None if name is None else to_numbers(self.table([name])[name], name)
 
     def _fact(self, name: str) -> Any:
+        """Return "arm" or "propensity" of all units, (N,), as they were stored."""
         return _unpacked(self._storage.part("facts"), [name])[name].to_numpy()
 
     def _parts(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield columns of the user's table, a stored part at a time."""
         for k in range(_part_count(self._rows)):
             yield _unpacked(self._storage.part(f"rows-{k}"), list(dict.fromkeys(names)))
 
@@ -165,16 +167,19 @@ def part_names(rows: int) -> list[str]:
 
 
 def _part_count(rows: int) -> int:
+    """Return into how many parts ``rows`` rows are cut."""
     return -(-rows // ROWS_IN_PART)
 
 
 def _packed(table: pa.Table) -> bytes:
+    """Return a table as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     return bytes(sink.getvalue())
 
 
 def _unpacked(data: bytes, names: Any = None) -> pa.Table:
+    """Return the table in the bytes of a Parquet file; only the columns ``names`` if they are given."""
     # read_table would import pyarrow.dataset. No threads: a thread that releases Python's bytes just when the program
     # ends would abort it (apache/arrow#34314).
     return pq.ParquetFile(pa.BufferReader(data)).read(columns=names, use_threads=False)

@@ -171,6 +171,7 @@ def prepare(
     units = Ids(check_ids(ids, id), id, is_text_column=source.typed and is_text(ids.type))
 
     def describe_row(row: int) -> str:
+        """Return the words for a row, counted from 0, in errors."""
         return f"row {row + 1} (id {units.at(np.array([row]))[0]!r})"
 
     treatments = column_of(table, treatment, "treatment")

@@ -143,6 +143,7 @@ class Simulation:
             )
 
         def shown(value: float) -> str:
+            """Return a payment in words; no number beyond the end of the plan."""
             return f"{value:.0f}" if value <= end else f"more than {end:.0f}"
 
         compared = (
@@ -168,14 +169,17 @@ class Simulation:
 
     @property
     def _seeds(self) -> int:
+        """Number of simulated pairs of studies."""
         return int(self.trials["seed"].nunique())
 
     @property
     def _end(self) -> float:
+        """What the whole plan pays."""
         return float(self.trials["paid"].max())
 
     @cached_property
     def _needed(self) -> LabelsNeeded:
+        """What choosing must pay to reach the error of random measurements at the end, with its interval."""
         return labels_to_match(self._curves(self.settings.acquisition), self._curves(BASELINE))
 
 

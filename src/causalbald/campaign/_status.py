@@ -46,4 +46,5 @@ def status(state: State, pool: CampaignPool, settings: CampaignSettings) -> dict
 
 
 def _per_arm(pool: CampaignPool, ids: Collection[str]) -> Positions:
+    """Return how many of the units with these ids are in each arm, control first."""
     return np.bincount(pool.arm[pool.units.positions(ids)], minlength=2)

@@ -22,7 +22,9 @@ __all__ = ["Decide", "Draft", "Event", "MemoryStorage", "Storage", "open_storage
 
 
 def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = None) -> Storage:
-    """Return the storage at an address; disk and network are first touched when a method is called.
+    """Return the storage at an address. There need not be a campaign yet: ``Storage.create`` makes it.
+
+    Nothing is read or connected to before a method of the storage is called. Called by ``Campaign``.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = 
     Raises
     ------
     InputError
-        If the address has no form that is known.
+        If the address has an unknown form, or cannot be the name of a file or a campaign.
     StorageError
         If a PostgreSQL database is asked for and its driver is not installed.
 
@@ -63,7 +65,7 @@ def open_storage(where: str | os.PathLike[str] | Storage, source: Path | None = 
 
 
 def _path_of(url: str) -> str:
-    """Return the path in an address ``sqlite:///path``; raises InputError if there is none."""
+    """Return the path in an address ``sqlite:///path``; raises InputError for an address of another form."""
     if not url.startswith("sqlite:///"):
         raise InputError(
             f"{masked(url)!r} names no file: write sqlite:///study.db, or sqlite:////srv/study.db from the root."
@@ -72,7 +74,10 @@ def _path_of(url: str) -> str:
 
 
 def _sqlite_storage(path: str, source: Path | None) -> Storage:
-    """Return the storage of a SQLite file; raises InputError for what looks like an address of a database."""
+    """Return the storage of a SQLite file. Raises InputError if ``path`` is empty or looks like a database's address.
+
+    A file that exists may have any name. ``source`` is described at :func:`open_storage`.
+    """
     from causalbald.campaign.storage._sql import SqlStorage
     from causalbald.campaign.storage._sqlite import SqliteFile
 
@@ -82,7 +87,10 @@ def _sqlite_storage(path: str, source: Path | None) -> Storage:
 
 
 def _postgres_storage(url: str) -> Storage:
-    """Return the storage of a campaign in a PostgreSQL database; raises StorageError without a driver."""
+    """Return the storage of a campaign in a PostgreSQL database, without connecting to it.
+
+    Raises StorageError if the driver is not installed, InputError for an address of another form.
+    """
     from causalbald.campaign.storage._sql import SqlStorage
 
     try:

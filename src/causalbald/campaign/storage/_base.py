@@ -20,7 +20,7 @@ class Draft:
     body : dict
         Plain JSON.
     time : str, optional
-        When it was recorded first, if it comes from an export; otherwise it is recorded as of now.
+        When the event was first recorded, if it comes from an export. If None, the storage takes the present time.
 
     Examples
     --------
@@ -65,6 +65,7 @@ class Event:
 
 
 Decide = Callable[[list[Event]], Sequence[Draft]]
+"""Gets the events that its caller has not seen, and returns the events to record; see :meth:`Storage.append`."""
 
 
 class Storage(ABC):
@@ -93,23 +94,29 @@ class Storage(ABC):
 
     @abstractmethod
     def create(self, parts: Iterable[tuple[str, bytes]], events: Sequence[Draft]) -> list[Event]:
-        """Create the campaign; raises CampaignExistsError if there is one already, and then changes nothing."""
+        """Create the campaign from its parts, as (name, bytes), and its first events; return these events as recorded.
+
+        Raises CampaignExistsError if there is a campaign already. Raises StorageError if two parts have the same name.
+        Raises InputError if a part is too large, a name is not printable, or a body is not plain JSON. Nothing is
+        created if anything is raised.
+        """
 
     @abstractmethod
     def part(self, name: str) -> bytes:
-        """Return one part as it was written; raises StorageError if there is none of this name."""
+        """Return the bytes of one part as they were given to ``create``; raises StorageError for an unknown name."""
 
     @abstractmethod
     def events(self, after: int = 0) -> list[Event]:
-        """Return the events with a number above ``after``, in order."""
+        """Return the events with a number above ``after``, in order; an empty list if there are none."""
 
     @abstractmethod
     def append(self, after: int, decide: Decide) -> list[Event]:
-        """Record what ``decide`` returns; return all events above ``after``, the new ones included.
+        """Record the events that ``decide`` returns, and return all events above ``after``, the new ones included.
 
-        ``decide`` gets the events above ``after`` that are recorded already. No other process can record anything
-        between this and what it returns. If it raises, nothing is recorded; it must not call the storage. If there are
-        fewer than ``after`` events, which happens when an older copy was restored, StorageError is raised.
+        ``decide`` gets the events above ``after`` that are recorded already. It may return no events, and must not call
+        the storage. From its call until its events are recorded, no other process can record any. If ``decide`` raises,
+        nothing is recorded. Raises StorageError if there are fewer than ``after`` events, which happens when an older
+        copy was restored.
         """
 
     @abstractmethod
@@ -118,4 +125,4 @@ class Storage(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections; does nothing the second time."""
+        """Close files and connections. A second call does nothing."""

@@ -27,7 +27,7 @@ class MemoryStorage(Storage):
         self._rows: list[Row] = []
 
     def create(self, parts: Iterable[tuple[str, bytes]], events: Sequence[Draft]) -> list[Event]:
-        """Create the campaign."""
+        """Create the campaign, and return its first events; see :meth:`Storage.create`."""
         with self._lock:
             if self._parts is not None:
                 raise CampaignExistsError("there is a campaign in this memory already: take a new MemoryStorage.")
@@ -42,7 +42,7 @@ class MemoryStorage(Storage):
             return [row.event() for row in self._rows]
 
     def part(self, name: str) -> bytes:
-        """Return one part as it was written."""
+        """Return the bytes of one part; raises StorageError for an unknown name."""
         with self._lock:
             parts = self._created()
         if name not in parts:
@@ -56,7 +56,10 @@ class MemoryStorage(Storage):
             return [row.event() for row in self._rows[after:]]
 
     def append(self, after: int, decide: Decide) -> list[Event]:
-        """Record what ``decide`` returns; return all events above ``after``."""
+        """Record the events that ``decide`` returns; return all events above ``after``. See :meth:`Storage.append`.
+
+        Other threads wait until ``decide`` has returned.
+        """
         with self._lock:
             self._created()
             require_known(after, len(self._rows), "this memory")
@@ -65,14 +68,14 @@ class MemoryStorage(Storage):
             return [row.event() for row in self._rows[after:]]
 
     def check(self) -> None:
-        """Raise StorageError unless the campaign is whole."""
+        """Raise StorageError unless the numbers of events run from 1 without gaps."""
         require_whole([event.number for event in self.events()], "this memory")
 
     def close(self) -> None:
         """Do nothing: the campaign lives as long as this object."""
 
     def _created(self) -> dict[str, bytes]:
-        """Return the parts; raises StorageError before the campaign is created."""
+        """Return the parts by name. Raises StorageError before the campaign is created. The caller holds the lock."""
         if self._parts is None:
             raise StorageError("there is no campaign in this memory: create it first.")
         return self._parts

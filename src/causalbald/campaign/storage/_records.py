@@ -1,4 +1,4 @@
-"""What all storages share: the form in which events are kept, and the limits of what can be kept."""
+"""Shared by all storages: the form in which events are stored, and the limits of what can be stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PART_LIMIT = 900_000_000
 
 @dataclass(frozen=True)
 class Row:
-    """An event as it is kept: the body is JSON text."""
+    """An event in the form in which it is stored: the body is JSON text."""
 
     number: int
     time: str
@@ -25,7 +25,10 @@ class Row:
     body: str
 
     def event(self) -> Event:
-        """Return the event, as every reader sees it."""
+        """Return the event, with its body as plain JSON. Raises StorageError if the body is damaged.
+
+        Bytes that are no text become replacement characters.
+        """
         try:
             body = json.loads(self.body)
         except ValueError as error:
@@ -35,7 +38,11 @@ class Row:
 
 
 def to_rows(drafts: Sequence[Draft], last: int) -> list[Row]:
-    """Return events to be recorded, with the numbers that follow ``last``."""
+    """Return the rows to store for new events, with the numbers that follow ``last``.
+
+    Events without a time get the present time. Raises InputError if a kind is not printable text, or a body is not
+    plain JSON with finite numbers and text in UTF-8.
+    """
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     for draft in drafts:
         _require_name("the kind of an event", draft.kind)
@@ -43,7 +50,10 @@ def to_rows(drafts: Sequence[Draft], last: int) -> list[Row]:
 
 
 def require_part(name: str, data: bytes) -> None:
-    """Refuse what some storage could not hold, so that all refuse the same."""
+    """Raise InputError if the name of a part is not printable text, or it has more than ``PART_LIMIT`` bytes.
+
+    All storages have the limits of the smallest, so that a campaign can move between storages.
+    """
     _require_name("the name of a part", name)
     if len(data) > PART_LIMIT:
         raise InputError(
@@ -52,20 +62,29 @@ def require_part(name: str, data: bytes) -> None:
 
 
 def require_whole(numbers: Sequence[int], place: str) -> None:
-    """Raise unless the numbers of a campaign's events run from 1 without gaps."""
+    """Raise StorageError unless ``numbers``, of all events of a campaign, run from 1 without gaps.
+
+    A missing last event is not noticed. ``place`` is the name of the storage in the message.
+    """
     for expected, number in enumerate(numbers, start=1):
         if number != expected:
             raise StorageError(f"{place}: event {expected} is missing; restore the campaign from a copy.")
 
 
 def require_known(after: int, last: int, place: str) -> None:
-    """Raise if someone builds on events that are not there, as after a restore from an older copy."""
+    """Raise StorageError if the caller has seen ``after`` events, but the storage has only ``last``.
+
+    This happens after a restore from an older copy. ``place`` is the name of the storage in the message.
+    """
     if after > last:
         raise StorageError(f"{place} holds {last} events, but {after} were seen before: open the campaign anew.")
 
 
 def _to_json(draft: Draft) -> str:
-    """Return the body of an event as JSON text; raises InputError if it is not plain JSON."""
+    """Return the body of an event as JSON text. Called by ``to_rows``.
+
+    Raises InputError if the body is not plain JSON, or has a number that is not finite or text that is not UTF-8.
+    """
     try:
         text = json.dumps(draft.body, ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -78,5 +97,6 @@ def _to_json(draft: Draft) -> str:
 
 
 def _require_name(what: str, name: str) -> None:
+    """Raise InputError if ``name`` is empty or not printable; ``what`` says in the message what it is."""
     if not (name and name.isprintable()):
         raise InputError(f"{what} is {name!r}: give printable text.")

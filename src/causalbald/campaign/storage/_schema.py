@@ -1,4 +1,4 @@
-"""The tables of a database, where databases differ, and how older tables are brought up to date."""
+"""The tables of a database, how SQLite and PostgreSQL differ, and how older tables are brought up to date."""
 
 from __future__ import annotations
 
@@ -24,20 +24,24 @@ class Connection(Protocol):
     """A connection within a transaction; in statements ``?`` stands for a parameter."""
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Any:
-        """Run a statement; return a cursor."""
+        """Run a statement, and return a cursor with its rows."""
 
     def executemany(self, statement: str, rows: Sequence[Sequence[Any]], /) -> Any:
-        """Run a statement for each row of parameters."""
+        """Run a statement once for each row of parameters."""
 
 
-# What brings a database of the version before to this version, such as {2: add_column}. A change of the tables above
-# needs an entry here and a higher SCHEMA.
+# From a version to the function that brings the tables of the version before it up to it, such as {2: add_column}. A
+# change of the tables above needs an entry here and a higher SCHEMA.
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """Where databases differ: a type, a query, and locks, which are empty where a transaction locks everything."""
+    """SQL that differs between databases. A lock is "" if a transaction of the database locks everything anyway.
+
+    ``blob`` is the type of bytes. ``has_tables`` selects a row if the tables exist. ``lock_row``, at a query's end,
+    locks its rows. ``queue`` makes other processes that prepare tables wait. ``lock_tables`` makes all others wait.
+    """
 
     blob: str
     has_tables: str
@@ -60,12 +64,15 @@ POSTGRESQL = Dialect(
 
 
 def has_tables(connection: Connection, dialect: Dialect) -> bool:
-    """Return whether there may be campaigns in this database."""
+    """Return whether the database has the tables for campaigns; they may be empty."""
     return connection.execute(dialect.has_tables).fetchone() is not None
 
 
 def version(connection: Connection, place: str) -> int:
-    """Return the version of the tables; raises StorageError if this release does not know it."""
+    """Return the version of the tables. Raises StorageError if it is missing, or newer than this release knows.
+
+    ``place`` is the name of the storage in the message.
+    """
     number: int | None = connection.execute("SELECT max(version) FROM causalbald_schema").fetchone()[0]
     if number is None:
         raise StorageError(f"{place} is damaged, its version is missing: restore it from a copy.")
@@ -78,7 +85,11 @@ def version(connection: Connection, place: str) -> int:
 
 
 def prepare(connection: Connection, dialect: Dialect, place: str) -> None:
-    """Make the tables if there are none, and bring them up to date; on a server in a transaction of its own."""
+    """Make the tables if there are none, and bring older tables up to date.
+
+    The caller commits. On a server it calls this in a separate transaction, because others wait for its end. Raises
+    StorageError if a newer release wrote the tables. ``place`` is the name of the storage in the message.
+    """
     if dialect.queue:
         connection.execute(dialect.queue)
     if not has_tables(connection, dialect):

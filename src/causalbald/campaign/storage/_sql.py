@@ -35,7 +35,7 @@ class SqlStorage(Storage):
         self._upgraded = False
 
     def create(self, parts: Iterable[tuple[str, bytes]], events: Sequence[Draft]) -> list[Event]:
-        """Create the campaign."""
+        """Create the campaign, with tables if there are none; return its first events. See :meth:`Storage.create`."""
         with self._place.creation() as connection:
             _schema.version(connection, self._place.label)
             created = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -47,7 +47,7 @@ class SqlStorage(Storage):
             return self._write_events(connection, events, 0)
 
     def part(self, name: str) -> bytes:
-        """Return one part as it was written."""
+        """Return the bytes of one part; raises StorageError for an unknown name."""
         with self._transaction() as connection:
             select = "SELECT data FROM causalbald_parts WHERE campaign = ? AND name = ?"
             row = connection.execute(select, (*self._campaign, name)).fetchone()
@@ -63,7 +63,10 @@ class SqlStorage(Storage):
             return self._read_events(connection, after)
 
     def append(self, after: int, decide: Decide) -> list[Event]:
-        """Record what ``decide`` returns; return all events above ``after``."""
+        """Record the events that ``decide`` returns; return all events above ``after``. See :meth:`Storage.append`.
+
+        Other processes that write to the campaign wait until ``decide`` has returned.
+        """
         with self._transaction(write=True) as connection:
             select = "SELECT coalesce(max(number), 0) FROM causalbald_events WHERE campaign = ?"
             last = connection.execute(select, self._campaign).fetchone()[0]
@@ -78,11 +81,15 @@ class SqlStorage(Storage):
             require_whole([event.number for event in self._read_events(connection, 0)], self._place.label)
 
     def close(self) -> None:
-        """Do nothing: every call opens a connection and closes it, which survives forks and restarts of a server."""
+        """Do nothing: each call opens and closes its own connection. So forks and restarts of a server do no harm."""
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        """Run a block in one transaction; if it writes, then alone: others wait for its end."""
+        """Run a block in one transaction on the campaign. If the block is to ``write``, other writers wait for its end.
+
+        Brings the tables up to date first, if this was not done yet. Raises StorageError if there is no such campaign,
+        or a newer release wrote it.
+        """
         if not self._upgraded:
             self._upgrade()
         with self._place.transaction(write=write) as connection:
@@ -97,7 +104,10 @@ class SqlStorage(Storage):
             yield connection
 
     def _upgrade(self) -> None:
-        """Bring the database's tables up to date, once; raises StorageError if there are none."""
+        """Bring the database's tables up to date, and note that this is done. Called by ``_transaction``.
+
+        Nothing is written if they are up to date. Raises StorageError if there are no tables.
+        """
         with self._place.transaction(write=False) as connection:
             if not _schema.has_tables(connection, self._place.dialect):
                 raise StorageError(self._place.missing([]))
@@ -108,14 +118,14 @@ class SqlStorage(Storage):
         self._upgraded = True
 
     def _write_part(self, connection: Connection, name: str, data: bytes) -> None:
-        """Insert one part; raises StorageError if there is one of this name."""
+        """Insert one part. Raises StorageError if there is a part of this name, InputError if it cannot be stored."""
         require_part(name, data)
         insert = "INSERT INTO causalbald_parts (campaign, name, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
         if not connection.execute(insert, (*self._campaign, name, data)).rowcount:
             raise StorageError(f"part {name!r} is given twice: give every part a name of its own.")
 
     def _write_events(self, connection: Connection, drafts: Sequence[Draft], last: int) -> list[Event]:
-        """Insert events with the numbers that follow ``last``, and return them as a reader would see them."""
+        """Insert events with the numbers that follow ``last``, and return them as ``events`` would return them."""
         rows = to_rows(drafts, last)
         insert = "INSERT INTO causalbald_events (campaign, number, time, kind, body) VALUES (?, ?, ?, ?, ?)"
         connection.executemany(insert, [(*self._campaign, *astuple(row)) for row in rows])

@@ -32,16 +32,19 @@ _REASONS = {
 class SqliteFile:
     """A campaign in one file, which can be copied and moved while nobody writes to it.
 
-    The rollback journal keeps all in that one file; ``synchronous=EXTRA`` makes a change durable before a call returns,
-    even if the power fails; ``BEGIN IMMEDIATE`` lets one process write at a time, and the others wait.
+    With a rollback journal, all data are in that one file between transactions. ``synchronous=EXTRA`` makes a change
+    durable before a call returns, even if the power fails. ``BEGIN IMMEDIATE`` lets one process write at a time, and
+    other processes wait.
 
-    A new file gets no more permissions than ``source``, the file that its units come from.
+    A new file gets no more permissions than ``source``, the file that its units come from. Raises InputError if
+    ``path`` cannot be the name of a file. Nothing is opened before a method is called.
     """
 
     campaign = "study"
     dialect = _schema.SQLITE
 
     def __init__(self, path: str, source: Path | None = None) -> None:
+        """Check the name; nothing is opened."""
         if not path or "\0" in path:
             raise InputError(f"{path!r} cannot be the name of a file: give a path such as study.db.")
         self.path, self._source = Path(path).absolute(), source
@@ -49,12 +52,16 @@ class SqliteFile:
         self.taken = f"{self.label} exists already: open it, or create the campaign under another name."
 
     def missing(self, _others: list[str]) -> str:
-        """Return the message for a file without a campaign."""
+        """Return the message for a file without a campaign. A file has no other campaigns to name."""
         return f"{self.label} is a SQLite file without a campaign: check the name, or create one under another."
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Connection]:
-        """Run a block in one transaction on the file, which must exist."""
+        """Run a block in one transaction on the file. Raises StorageError if there is no file, or it is damaged.
+
+        The block's changes are committed at its end, and undone if it raises. If it is to ``write``, it first waits for
+        other writers, for at most ``_WAIT_SECONDS``. Errors of SQLite become StorageError.
+        """
         self._require_file()
         # "rw" never makes a file. It falls back to reading alone where writing is not allowed; "ro" would refuse a file
         # whose writer was killed, because such a file is repaired when it is opened.
@@ -64,7 +71,11 @@ class SqliteFile:
 
     @contextmanager
     def creation(self) -> Iterator[Connection]:
-        """Run a block on a new file, which appears under its name when it is whole and on disk, or never."""
+        """Run a block on a new file with empty tables. The file gets its name when it is whole and on disk.
+
+        If the block raises, no file is left. Raises CampaignExistsError if there is a file of that name, at the start
+        or at the end, and StorageError if none can be made.
+        """
         self._require_free()
         draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}.part")
         try:
@@ -80,13 +91,13 @@ class SqliteFile:
                 leftover.unlink(missing_ok=True)
 
     def check(self, connection: Connection) -> None:
-        """Raise StorageError if SQLite finds damage."""
+        """Raise StorageError if SQLite's check of the whole file finds damage."""
         verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
         if verdict != "ok":
             raise StorageError(f"{self.label} is damaged ({' '.join(verdict.split())}): restore it from a copy.")
 
     def _require_file(self) -> None:
-        """Raise StorageError unless the path is a file that can be read and is not empty."""
+        """Raise StorageError unless the path is a regular file that this user may read and that is not empty."""
         try:
             status = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -102,19 +113,25 @@ class SqliteFile:
             raise StorageError(f"{self.label} is empty: restore it from a copy, or delete it and create it again.")
 
     def _require_free(self) -> None:
-        """Raise CampaignExistsError or StorageError unless a new file can be made at the path."""
+        """Raise CampaignExistsError if there is anything at the path, StorageError if a new file has no place there.
+
+        A new file needs a folder, and must not have another file's journal next to it.
+        """
         if os.path.lexists(self.path):
             raise CampaignExistsError(self.taken)
         if not self.path.parent.is_dir():
             raise StorageError(f"there is no folder {str(self.path.parent)!r}: make it first, or check the name.")
         for ending in ("-journal", "-wal"):
-            # SQLite would take it for the new file's, and mix the two.
+            # SQLite would take the leftover for a journal of the new file, and mix both files.
             if os.path.lexists(f"{self.path}{ending}"):
                 leftover = f"{self.path.name}{ending}"
                 raise StorageError(f"{leftover!r}, left over from another file, is next to {self.label}: move it away.")
 
     def _begin_draft(self, draft: Path) -> int:
-        """Create an empty file that only its owner can read; return the permissions that it gets in the end."""
+        """Create an empty file that only its owner can read; return the permissions to set when the file is complete.
+
+        Raises StorageError if the folder or the disk does not allow it.
+        """
         try:
             return create_closed(draft, self._source)
         except PermissionError:
@@ -123,7 +140,10 @@ class SqliteFile:
             raise self._unwritable(error) from None
 
     def _put_in_place(self, draft: Path) -> None:
-        """Give a finished file its name; raises CampaignExistsError if another process was quicker."""
+        """Give a finished file its name. Raises CampaignExistsError if another process has made a file of that name.
+
+        Raises StorageError if the folder or the disk does not allow it.
+        """
         try:
             _rename(draft, self.path)
         except FileExistsError:
@@ -132,6 +152,7 @@ class SqliteFile:
             raise self._unwritable(error) from None
 
     def _unwritable(self, error: OSError) -> StorageError:
+        """Return the error for a file that the system did not allow to be made. Nothing is raised here."""
         return StorageError(f"cannot write {self.label} ({error.strerror}): choose another folder.")
 
     def _require_whole_pages(self, connection: Connection) -> None:
@@ -156,7 +177,11 @@ class SqliteFile:
 
 @contextmanager
 def _begin(path: Path, mode: str, *, write: bool) -> Iterator[sqlite3.Connection]:
-    """Run a block in one transaction, which is committed at its end and undone if it raises."""
+    """Run a block in one transaction, which is committed at the block's end and undone if the block raises.
+
+    ``mode`` is SQLite's, such as "rw" for a file that must exist. With ``write``, other writers are waited for first.
+    Errors of SQLite are not translated.
+    """
     # Without an isolation level the driver begins no transactions, and those below are the only ones.
     address = f"{path.as_uri()}?mode={mode}"
     with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)) as connection:
@@ -167,7 +192,10 @@ def _begin(path: Path, mode: str, *, write: bool) -> Iterator[sqlite3.Connection
 
 
 def _rename(draft: Path, path: Path) -> None:
-    """Give a finished file its name, unless there is one of that name."""
+    """Move a finished file to ``path``; raises FileExistsError if there is a file. Called by ``_put_in_place``.
+
+    On POSIX systems, the new name is on disk when the function returns. With hard links, ``draft`` remains, too.
+    """
     try:
         os.link(draft, path)
     except FileExistsError:
