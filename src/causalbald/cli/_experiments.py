@@ -38,12 +38,14 @@ class PlanOptions:
     """Which trials `run` is about: a SPEC file or a preset, or none of them, and options that change its plan."""
 
     spec: Annotated[Path | None, typer.Argument(metavar="SPEC.toml", help="Which trials, as a TOML file.")] = None
-    preset: Annotated[str | None, typer.Option(help="quick, paper-synthetic, paper-ihdp or paper-cmnist.")] = None
+    preset: Annotated[
+        str | None, typer.Option(help="A ready plan: quick, paper-synthetic, paper-ihdp or paper-cmnist.")
+    ] = None
     dataset: Annotated[Names, typer.Option(help="Data set. Repeatable, as are --model, --acquisition and --track.")] = (
         None
     )
-    model: Annotated[Names, typer.Option(help="Model.")] = None
-    acquisition: Annotated[Names, typer.Option(help="Acquisition function.")] = None
+    model: Annotated[Names, typer.Option(help="One of `causalbald models`.")] = None
+    acquisition: Annotated[Names, typer.Option(help="One of `causalbald acquisitions`.")] = None
     track: Annotated[
         Names, typer.Option(help="paid: every outcome counts as paid for; paper: validation outcomes are free.")
     ] = None
@@ -187,7 +189,9 @@ class SummaryOptions:
         str | None,
         typer.Option(help="Acquisition function to compare with, seed by seed; by default random."),
     ] = None
-    error: Annotated[str, typer.Option(help="pehe, ate_error, policy_regret, coverage95, overlap_share, ...")] = "pehe"
+    error: Annotated[str, typer.Option(help="What to summarise: pehe, ate_error, policy_regret, coverage95, ...")] = (
+        "pehe"
+    )
     labels: Annotated[int | None, typer.Option(help="Number of labels at which to judge; by default the largest.")] = (
         None
     )

@@ -41,7 +41,7 @@ class FigureOptions:
         int | None, typer.Option(help="Draw the state after this many batches, or all batches up to it.", min=0)
     ] = None
     every: Annotated[int, typer.Option(help="evolution: draw one step in this many, and always the last.", min=1)] = 1
-    error: Annotated[str, typer.Option(help="convergence, paired: pehe, ate_error, policy_regret, ...")] = "pehe"
+    error: Annotated[str, typer.Option(help="convergence, paired: which error: pehe, ate_error, ...")] = "pehe"
     baseline: Annotated[str, typer.Option(help="paired: the acquisition function that others are compared with.")] = (
         "random"
     )
