@@ -36,7 +36,7 @@ def masked(address: str) -> str:
     """Return an address with ``***`` in place of each password; other text is unchanged.
 
     Passwords are looked for before the host, in options such as ``?password=``, and in words such as ``password=``.
-    Text that is no address, such as the name of a file, comes back as it is if it does not look like one.
+    Text without a password, such as the name of a file, is returned unchanged.
     """
     shown, position = "", 0
     for start, end in sorted(_places(address)):

@@ -117,7 +117,7 @@ def _change_of(path: Path) -> Callable[[], bool]:
 def _content(path: Path) -> Hashable:
     """Return a digest of a file's content; None if there is no regular file.
 
-    For a file that must not be read, the digest is replaced by the file's number, size and time.
+    A file that this process may not read gets its inode number, size and time of change instead of a digest.
     """
     from hashlib import blake2b, file_digest
 

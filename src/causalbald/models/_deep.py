@@ -209,7 +209,7 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
         self.scaling_ = Scaling(np.array(s["x_mean"]), np.array(s["x_scale"]), s["y_mean"], s["y_scale"])
 
     def _threads(self, x: AnyArray) -> AbstractContextManager[None]:
-        """Return a context that limits torch's threads in a fit: one for tables, ``MAX_IMAGE_THREADS`` for images."""
+        """Return a context that limits torch's threads in a fit to one or, for images, ``MAX_IMAGE_THREADS``."""
         return at_most(MAX_IMAGE_THREADS if x.ndim == 4 else 1)
 
     @property
@@ -219,7 +219,7 @@ class DeepEstimator(NetworkParameters, CateEstimator, Generic[Network]):
 
     @property
     def _chunk(self) -> int:
-        """Number of units that pass through the network together."""
+        """Number of units that pass through the network together: fewer for images than for tables."""
         return CHUNK_IMAGES if self._of_images else CHUNK_ROWS
 
     def _is_binary(self, y: Array) -> bool:

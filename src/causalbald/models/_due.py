@@ -62,7 +62,7 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         Networks whose beliefs are mixed. By default 4, but 1 with ``validation`` and for images.
     folds : int, optional
         Networks that measure how long to train, each on its share of the labels. By default 4. With 1, the default
-        for images, each member stops on a quarter of the labels and is not trained again.
+        for images, each member stops on its own share of the labels, at most a quarter, and is not trained again.
     inducing : int
         Number of inducing points of the paper's bound; fewer if fewer training labels differ in their features.
     sites : int
@@ -244,8 +244,8 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
     def _posterior(self, x: AnyArray, *, joint: bool) -> Posterior:
         """Return the belief about units x (N, ...), in the outcome's unit.
 
-        A collapsed process needs the sites only for covariances between units. Without ``joint``, its belief comes from
-        the labels, which is faster.
+        With ``joint``, and always with the paper's bound, the belief comes from the members' sites. Otherwise it comes
+        from the labels, or from the sites if there are more than ``max_exact`` labels. That is faster.
         """
         beliefs, features = self._beliefs, self._features(x)
         if self.collapsed_ and not joint:
@@ -323,7 +323,7 @@ class DeepKernelGP(DeepEstimator[DeepKernel]):
         return cross_belief
 
     def _features(self, x: AnyArray) -> Tensor:
-        """Return features (M, N, F) of units x (N, ...) for each member."""
+        """Return features (M, N, F) of units x (N, ...) for each member, without the treatment's feature."""
         return self.network_.encode(self.scaling_.covariates(x), self._chunk)
 
     def _build(self, streams: RandomStreams) -> DeepKernel:

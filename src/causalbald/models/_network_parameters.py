@@ -54,7 +54,7 @@ class NetworkParameters:
 
     @property
     def _schedule(self) -> Schedule:
-        """How long to train; raises InputError if a parameter makes no sense."""
+        """How long to train; raises InputError if a parameter makes no sense, or is None as in this class."""
         return make_schedule(self.epoch_steps, self.patience, self.max_epochs)
 
     @property
@@ -69,9 +69,9 @@ class NetworkParameters:
         return 0.5 * (1 - self.dropout) / n_labels
 
     def _streams(self, purpose: str, members: int) -> RandomStreams:
-        """Return a random stream per member, which follow from ``random_state``.
+        """Return a random stream per member. The streams follow from ``random_state`` and ``purpose``, any text.
 
-        Each ``purpose`` (any text) has streams of its own. Member m has the same stream for any number of ``members``.
+        Member m has the same stream for any number of ``members``.
         """
         return RandomStreams([int(generator(self.random_state, purpose, m).integers(2**62)) for m in range(members)])
 

@@ -49,8 +49,8 @@ class _Network(nn.Module):
 class PropensityNetwork(NetworkParameters, BaseEstimator):
     """Calibrated, cross-fitted and clipped propensity scores of images.
 
-    There is one network per fold. It sees only the units of the other folds: it is trained on four fifths of them, and
-    the remaining ones decide when its training stops.
+    There is one network per fold, which sees only the units of the other folds. A fifth of these units, at most 1,000,
+    decide when its training stops. The network is trained on the remaining units.
 
     Parameters
     ----------
@@ -220,7 +220,10 @@ class PropensityNetwork(NetworkParameters, BaseEstimator):
 
     @torch.no_grad()
     def _scores(self, x: AnyArray) -> Array:
-        """Return the log odds of units x (N, ...) by the network of each fold, (folds, N)."""
+        """Return the log odds (folds, N) of being treated for units x (N, ...), by the network of each fold.
+
+        They are neither calibrated nor clipped.
+        """
         device, members = self._device(), self.network_.head.weight.shape[0]
         chunks = torch.split(self.scaling_.covariates(x), CHUNK_IMAGES)
         scores = [self.network_(chunk.to(device).expand(members, *chunk.shape)).cpu() for chunk in chunks]

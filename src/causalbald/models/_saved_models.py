@@ -63,8 +63,9 @@ def save(model: DeepEstimator[Any], path: Path) -> None:
 def load(cls: type[Model], path: Path, encoder: nn.Module | None) -> Model:
     """Return the fitted model in a file that ``save`` wrote, with its network in evaluation mode.
 
-    ``encoder`` is the user's own module, of which the model makes copies. Raises InputError if the file is missing or
-    damaged, or holds a model of another class than ``cls``, and if ``encoder`` is missing or not needed.
+    ``encoder`` is the user's own module, of which the model makes copies; None if the model was saved without one.
+    Raises InputError if the file is missing or damaged, or holds a model of another class than ``cls``. Also raises it
+    if ``encoder`` is missing or not needed, or if the model's device is not available.
     """
     description, tensors = _read(path)
     name, has_encoder = description["model"], description["own_encoder"]

@@ -149,8 +149,8 @@ class TuningTask:
         and not searched. Options of the data set's preset that are not in the search space are fixed, too. ``labels``
         None means ``default_labels``.
 
-        Raises InputError if the model has no search space, an option is no number or text, or the pool has fewer units
-        than labels, or the labels are fewer than 2.
+        Raises InputError if the model has no search space or does not take an option, if an option is no number or
+        text, or if ``labels`` is below 2 or above the size of the pool.
         """
         models.load(model)
         if model not in SEARCH_SPACES:
@@ -176,7 +176,7 @@ class TuningTask:
     def limits(self) -> list[int]:
         """Return the numbers of epochs after which a trial is compared with other trials: 16, 64, and so on.
 
-        The last number is ``max_epochs``, the end of the trial.
+        The last number is ``max_epochs``, the end of the trial. All others are smaller.
         """
         rungs = (FIRST_RUNG_EPOCHS * RUNG_FACTOR**k for k in range(10))
         return [*(r for r in rungs if r < self.max_epochs), self.max_epochs]
@@ -185,7 +185,8 @@ class TuningTask:
         """Train a new model for at most ``limit`` epochs; return its score, and whether its training has ended.
 
         Training has ended if all members stopped, so that a higher limit would change nothing. The score is the
-        expected log-likelihood of the validation labels, which also decide when members stop.
+        expected log-likelihood of the validation labels, which also decide when members stop. Errors of training are
+        raised.
         """
         labels, validation = self.labels, self.validation
         model = _load(self.model, {**self.fixed, **options, "max_epochs": limit})
@@ -198,5 +199,5 @@ class TuningTask:
 
 
 def _load(model: str, options: dict[str, Any]) -> DeepKernelGP | TarnetEnsemble:
-    """Return an unfitted model that has a search space."""
+    """Return an unfitted model by its name in ``SEARCH_SPACES``, with these options."""
     return cast(DeepKernelGP | TarnetEnsemble, models.load(model, **options))

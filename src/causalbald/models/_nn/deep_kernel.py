@@ -66,26 +66,32 @@ class DeepKernel(nn.Module):
         self.log_treatment.copy_((distance / 2).log())
 
     def features(self, x: Tensor, t: Tensor) -> Tensor:
-        """Return features (M, n, F + 1) of covariates x (M, n, ...) under arms t (M, n). The treatment's is last."""
+        """Return features (M, n, F + 1) of covariates x (M, n, ...) under arms t (M, n), for M members.
+
+        The last feature is that of the treatment.
+        """
         treatment = t[..., None].to(x) * self.log_treatment.exp()
         return torch.cat([self.encoder(x), treatment], -1)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the kernel (M, n, m) between features a (M, n, F + 1) and b (M, m, F + 1)."""
+        """Return the kernel (M, n, m) of M members between features a (M, n, F + 1) and b (M, m, F + 1).
+
+        The features are those that ``features`` returns, with the treatment's feature.
+        """
         squared = squared_distances(a, b) * (-2 * self.log_lengthscale).exp()
         return self.log_variance.exp() * KERNELS[self.kernel_name](squared)
 
     def mean(self, t: Tensor) -> Tensor:
-        """Return the prior mean (M, n) under arms t (M, n)."""
+        """Return the prior mean (M, n) of n outcomes under arms t (M, n), for M members."""
         return self.means.gather(1, t)
 
     def noise(self, t: Tensor) -> Tensor:
-        """Return the noise variance (M, n) under arms t (M, n), at least ``_LEAST_NOISE``."""
+        """Return the noise variance (M, n) of n outcomes under arms t (M, n), at least ``_LEAST_NOISE``."""
         return (self.log_noise.exp() + _LEAST_NOISE).gather(1, t)
 
     @torch.no_grad()
     def member_kernels(self) -> list[MemberKernel]:
-        """Return each member's kernel on features, in double precision on the CPU."""
+        """Return a copy of each member's parameters as its kernel on features, in double precision on the CPU."""
         parameters = [
             v.detach().double().cpu()
             for v in (
@@ -128,7 +134,7 @@ class MemberKernel:
 
     @property
     def between_arms(self) -> Tensor:
-        """Prior covariance of one unit's outcomes, (K, K)."""
+        """Prior covariance (K, K) of one unit's expected outcomes under the K arms."""
         arms = torch.arange(ARMS, dtype=self.means.dtype)
         return self._covariance(torch.zeros(ARMS, ARMS, dtype=self.means.dtype), arms, arms)
 
@@ -137,7 +143,7 @@ class MemberKernel:
         return self._covariance(squared_distances(x, z), arm_x, arm_z)
 
     def by_arm(self, u: Tensor, arm: Tensor, z: Tensor) -> Tensor:
-        """Return the kernel (K, r, n) between sites u (r, F) with arms (r,) and units z (n, F) under each arm.
+        """Return the kernel (K, r, n) between sites u (r, F) with arms (r,) and units z (n, F) under each of K arms.
 
         Faster than one call of ``kernel`` per arm: both arms share the distances of the features.
         """

@@ -83,7 +83,7 @@ class DenseEncoder(nn.Module):
         self.residual = nn.ModuleList(layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return features of covariates x (M, n, inputs)."""
+        """Return features (M, n, hidden) of covariates x (M, n, inputs)."""
         x = self.first(x)
         for layer in self.residual:
             x = x + layer(self.preactivate(x))
@@ -119,7 +119,8 @@ class ConvolutionalEncoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return features (n, outputs) of images x (n, channels, H, W).
 
-        Without gradients, the kernels are normalised once, and ``MAX_CACHED_IMAGES`` images at a time pass through.
+        In evaluation without gradients, the kernels are normalised once, and ``MAX_CACHED_IMAGES`` images at a time
+        pass through the layers.
         """
         if self.training or torch.is_grad_enabled():
             return self._features(x)
@@ -196,7 +197,7 @@ class ModulePerMember(nn.Module):
         self.members = list(members)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return features (M, n, F) of inputs x (M, n, ...)."""
+        """Return features (M, n, F) of inputs x (M, n, ...), with a row for each selected member."""
         return torch.stack([self._features(row, x[row]) for row in range(len(self.members))])
 
     def _features(self, row: int, x: Tensor) -> Tensor:
@@ -215,7 +216,7 @@ class ModulePerMember(nn.Module):
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch's global random state; restore the state afterwards."""
+    """Seed torch's global random state within the context; restore the state afterwards. Devices are not seeded."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

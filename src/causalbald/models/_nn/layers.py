@@ -64,8 +64,8 @@ class Dense(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return x (M, *stack, n, inputs) mapped to (M, *stack, n, outputs).
 
-        A stack axis of length 1 in x is shared: all maps along the axis get the same x. While training, the gain is
-        updated by one power iteration.
+        A stack axis of length 1 in x is shared: all maps along the axis get the same x. If the gain is limited, each
+        call while training also improves the estimate of the gain.
         """
         mapped = x @ self.weight
         if self.coefficient is None:
@@ -130,8 +130,8 @@ class Convolution(nn.Conv2d):
     def normalised(self) -> Tensor:
         """Return the kernel that ``forward`` applies: the weight divided by max(1, gain / coefficient).
 
-        While training, the gain is first updated by one power iteration. Within :func:`fixed_kernels`, the kernel that
-        was computed at its beginning is returned.
+        While training, ``gain_image`` is first improved in place by one power iteration. Within :func:`fixed_kernels`,
+        the kernel that was computed at the beginning is returned. Without a coefficient, the weight is returned.
         """
         if self.coefficient is None:
             return self.weight

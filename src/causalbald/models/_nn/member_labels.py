@@ -65,7 +65,7 @@ class MemberRows:
         return np.arange(longest) if longest <= limit else np.sort(rng.permutation(min(self.lengths))[:limit])
 
     def of_member(self, m: int) -> MemberRows:
-        """Return the rows of one member, without padding."""
+        """Return the rows of member m alone, with M = 1 and without padding."""
         return MemberRows(self.index[m : m + 1, : self.lengths[m]], self.mask[m : m + 1, : self.lengths[m]])
 
     def of_members(self, members: Sequence[int]) -> MemberRows:
