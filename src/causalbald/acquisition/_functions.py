@@ -62,6 +62,7 @@ class ScoreFunction(_NamedFunction):
     Parameters
     ----------
     name : str
+        Name in lists, tables, figures and errors.
     function : callable
         Returns scores (N,): never NaN, and -inf for units that must not be chosen.
     temperature : float
@@ -170,6 +171,7 @@ class BatchFunction(_NamedFunction):
     Parameters
     ----------
     name : str
+        Name in lists, tables, figures and errors.
     function : callable
         ``function(x, treatment, measured, available, size, rng)`` gets standardised covariates (N, D), the arm of
         each unit, and positions of measured and of available units. It returns the positions of ``size`` available

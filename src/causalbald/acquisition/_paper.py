@@ -205,7 +205,8 @@ def rho_bald(posterior: Posterior, treatment: Treatment) -> Array:
     """Information about the effect in the outcome: log v_tau - log v_t'.
 
     v_tau is the variance of the belief about the unit's effect. v_t and v_t' are the variances of the beliefs about the
-    expected outcomes mu_t under the unit's arm and mu_t' under the other arm.
+    expected outcomes mu_t under the unit's arm and mu_t' under the other arm. For binary outcomes, these are
+    probabilities.
 
     Equation 8, rho-BALD, is 1/2 log((v_t - 2 Cov(mu_t, mu_t')) / v_t' + 1). This equals 1/2 log(v_tau / v_t'), because
     v_tau = v_t + v_t' - 2 Cov(mu_t, mu_t'). As in the paper's implementation, the importance is the ratio v_tau / v_t'
@@ -273,7 +274,7 @@ def mu_rho_bald(posterior: Posterior, treatment: Treatment) -> Array:
 
     Equation 9, mu-rho-BALD: v_t v_tau / v_t'. v_t and v_t' are the variances of the beliefs about the expected outcomes
     under the unit's arm and under the other arm, and v_tau is the variance of the belief about the effect. For binary
-    outcomes, the information of :func:`mu_information` takes the place of the first v_t.
+    outcomes, the information of :func:`mu_information` takes the place of v_t.
 
     Parameters
     ----------

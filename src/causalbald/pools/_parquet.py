@@ -103,8 +103,9 @@ class ParquetPool:
     summaries : list of ColumnSummary
         Every column that was looked at, and what became of it.
     sampled : positions
+        The units from which columns were learned, sorted.
     sample : Block
-        The units from which columns were learned.
+        The covariates and arms of these units.
     cost : None
         Each unit costs 1.
 

@@ -33,6 +33,8 @@ ROWS_WRITTEN = 1 << 20  # rows of a file of scores that are written together, as
 class ParquetRound:
     """One round on a pool on disk: a model fitted on what is measured, which scores the pool and chooses a batch.
 
+    The model is fitted once, when it is first needed. No batch function can choose, as it needs the pool in memory.
+
     Parameters
     ----------
     pool : ParquetPool
@@ -231,9 +233,10 @@ class ParquetRound:
         return self._batch(chosen, values)
 
     def rule(self, batch: BatchRule = "auto") -> BatchRule:
-        """Return how batches are chosen: ``batch``, or for "auto" what the model allows.
+        """Return how batches are chosen, "softmax" or "greedy": ``batch``, or for "auto" what the model allows.
 
-        Raises InputError if the model cannot give greedy batches; see :func:`causalbald.pools.batch_rule`.
+        The model is fitted if that has not been done. Raises InputError if it cannot give greedy batches; see
+        :func:`causalbald.pools.batch_rule`.
         """
         return batch_rule(self.model, self.pool, batch)
 

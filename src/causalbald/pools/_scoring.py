@@ -39,7 +39,9 @@ class Scorer:
     Parameters
     ----------
     model : CateEstimator
+        Fitted.
     function : ScoreFunction
+        The acquisition function that scores.
     targets : Block, optional
         The units of the target population.
     population : TargetPopulation, optional
