@@ -66,7 +66,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the reader of large Parquet files when it is first used: it needs a slow part of pyarrow."""
+    """Return ``ParquetFiles``, imported when it is first used because it needs a slow part of pyarrow.
+
+    Raises AttributeError for other names.
+    """
     if name == "ParquetFiles":
         from causalbald.tables._parquet_files import ParquetFiles
 

@@ -21,7 +21,16 @@ _MAX_SHOWN_VALUES = 5
 
 
 class Arms(NamedTuple):
-    """The arms of a pool: the values of control and treated, the control as text, and the arm (N,) of every unit.
+    """The arms of a pool; :func:`read_arms` returns it.
+
+    Parameters
+    ----------
+    values : (value, value)
+        The user's values of control and of treated.
+    control : str
+        The value of the control as text.
+    arm : (N,)
+        The arm of every unit, 0 or 1.
 
     Examples
     --------
@@ -50,11 +59,12 @@ def read_arms(
     parts : iterable of pyarrow.ChunkedArray
         The column, whole or in parts. One byte per unit is held in memory.
     kind : pyarrow.DataType
-        The kind of the column.
+        The Arrow type of the column, which all parts have.
     name : str
         The name of the column, for errors.
     control : value or None
-        The value of the control. None if the column has 0/1, false/true, no/yes or control/treated.
+        The value of the control, in the user's letters or in others. With None, the values must be 0/1, false/true,
+        no/yes, control/treated or control/treatment, in letters of any case.
     describe_row : function
         Returns the text for an error from the number of a row, which counts from 0 over all parts.
 
@@ -65,7 +75,8 @@ def read_arms(
     Raises
     ------
     InputError
-        If a value is missing, or there are not two values, or nobody says which one is the control.
+        If a value is missing, there are not two values, the column holds dates or the like, or ``control`` is not one
+        of the values. Also if ``control`` is None and the values do not say which one is the control.
 
     Examples
     --------
@@ -97,14 +108,18 @@ def read_arms(
 
 
 def _check_treatment_kind(kind: pa.DataType, name: str) -> None:
-    """Raise InputError for treatments that are not simple values, such as dates and lists."""
+    """Raise InputError unless the Arrow type is that of text, numbers or yes/no; dates and lists are refused."""
     is_simple = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_null, is_text)
     if not any(is_kind(kind) for is_kind in is_simple):
         raise InputError(f"treatment {name!r} must hold text, numbers or yes/no, not {kind}.")
 
 
 def _control_first(distinct: pa.Array, name: str, control: ArmValue | None) -> tuple[tuple[ArmValue, ArmValue], str]:
-    """Return the two ``distinct`` values of the treatment, control first, and the control as text."""
+    """Return the two ``distinct`` values of the treatment, control first, and the control as text.
+
+    ``control`` may be None, as for :func:`read_arms`, which calls this function. Raises InputError if there are not two
+    values, or if the control is unknown. ``name`` is the column, for the message.
+    """
     values: list[ArmValue] = distinct.to_pylist()
     shown = ", ".join(map(repr, values[:_MAX_SHOWN_VALUES])) + (", …" if len(values) > _MAX_SHOWN_VALUES else "")
     if len(values) != 2:

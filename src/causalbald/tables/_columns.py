@@ -32,12 +32,12 @@ class ColumnSummary:
     Parameters
     ----------
     column : str
-        Its name.
+        The name of the column.
     use : "numeric", "categorical" or "left out"
     missing : int
         How many values are missing.
     note : str
-        Why it is left out, or how it is encoded.
+        Why the column is left out, or how it is encoded; empty if there is nothing to say.
 
     Examples
     --------
@@ -53,7 +53,16 @@ class ColumnSummary:
 
 
 class Covariates(NamedTuple):
-    """The covariates of a table: how they are encoded, a summary of each column, and the encoded values (N, D).
+    """The covariates of a table; :func:`find_columns` returns it.
+
+    Parameters
+    ----------
+    columns : list of Column
+        How each covariate is encoded. Columns that are left out are not in this list.
+    summaries : list of ColumnSummary
+        A summary of each column that was looked at, also of columns that are left out.
+    x : (N, D) float
+        The encoded values.
 
     Examples
     --------
@@ -72,24 +81,27 @@ class Covariates(NamedTuple):
 def find_columns(table: pa.Table, names: Sequence[str], kinds: Mapping[str, str]) -> Covariates:
     """Return the covariates of a table: how to encode them, a summary of each column, and the encoded values.
 
+    Columns of numbers and yes/no become numeric covariates, columns of text become categorical ones.
+
     Parameters
     ----------
     table : pyarrow.Table of N rows
         The pool, or a sample of it.
     names : sequence of str
-        The columns to look at. Constant and empty ones are left out.
+        The columns to look at. Constant and empty columns are left out.
     kinds : mapping of str to str
-        "numeric" or "categorical" for columns whose values suggest another kind.
+        "numeric" or "categorical" for columns whose values suggest another kind. Such columns are never left out.
 
     Returns
     -------
     Covariates
-        ``columns``, ``summaries`` and ``x`` (N, D).
 
     Raises
     ------
     InputError
-        Names all columns that cannot be used, such as dates and free text, with the remedy.
+        If columns cannot be used, such as dates and free text; the message names all of them, with the remedy. Also if
+        a column does not exist, a kind is unknown, a numeric column has a cell that is not a number, or no column is
+        left.
 
     Examples
     --------
@@ -130,7 +142,10 @@ def find_columns(table: pa.Table, names: Sequence[str], kinds: Mapping[str, str]
 
 
 def _kind(values: pa.ChunkedArray) -> tuple[str, str]:
-    """Return "numeric", "categorical", "dropped" or "refused" for a column, and the reason for the latter two."""
+    """Return "numeric", "categorical", "dropped" or "refused" for a column, and why it is dropped or refused.
+
+    "dropped" columns are left out; "refused" columns make :func:`find_columns` raise InputError.
+    """
     present, kind = values.drop_null(), values.type
     if len(present) == 0:
         return "dropped", "all values are missing"
@@ -151,7 +166,11 @@ def _is_constant(values: pa.ChunkedArray) -> bool:
 
 
 def _kind_of_text(present: pa.ChunkedArray) -> tuple[str, str]:
-    """Return the kind of a column of text from its values that are not missing; see :func:`_kind`."""
+    """Return "categorical" or "refused" for a column of text, and why it is refused; see :func:`_kind`.
+
+    ``present`` has the values that are not missing. A column is refused if it has mostly dates or mostly numbers, or if
+    it has more than ``MAX_LEVELS`` different values and more of them than half its cells, such as free text.
+    """
     sample = [str(value) for value in present.slice(0, _SAMPLE_CELLS).to_pylist()]
     if sum(_DATE.match(value) is not None for value in sample) >= _DECISIVE_SHARE * len(sample):
         return "refused", _DATES
@@ -166,7 +185,11 @@ def _kind_of_text(present: pa.ChunkedArray) -> tuple[str, str]:
 
 
 def _numeric(name: str, values: pa.ChunkedArray, missing: int) -> tuple[Column, Array]:
-    """Return a numeric covariate, whose missing values become the median, and its encoded values."""
+    """Return a numeric covariate and its encoded values (N, 1 or 2).
+
+    Missing values become the median, or 0 if all are missing. If ``missing``, their number, is above 0, a second
+    feature marks them. Raises InputError at a cell that is not a number.
+    """
     numbers = cast_to_float(values, name)
     present = numbers[~np.isnan(numbers)]
     fill = float(np.median(present)) if len(present) else 0.0
@@ -175,7 +198,10 @@ def _numeric(name: str, values: pa.ChunkedArray, missing: int) -> tuple[Column, 
 
 
 def _categorical(name: str, values: pa.ChunkedArray) -> tuple[Column, Array]:
-    """Return a categorical covariate, its most frequent category first, and its encoded values."""
+    """Return a categorical covariate, its most frequent category first, and its encoded values (N, levels - 1).
+
+    Missing values are a category. If there are more than ``MAX_LEVELS`` categories, rare ones become ``(other)``.
+    """
     counts = pc.value_counts(as_text(values)).to_pylist()
     ordered = sorted(counts, key=lambda count: (-count["counts"], count["values"]))
     levels = [count["values"] for count in ordered]
@@ -187,7 +213,7 @@ def _categorical(name: str, values: pa.ChunkedArray) -> tuple[Column, Array]:
 
 
 def _note(column: Column, note: str) -> str:
-    """Return what the user should know about a column's encoding, after a ``note`` about its kind."""
+    """Return what the user should know about a covariate's encoding, after a ``note`` about its kind, if any."""
     notes = [note] if note else []
     if column.kind == "categorical":
         listed = ", ".join(level[:20] for level in column.levels[:4])
@@ -198,7 +224,7 @@ def _note(column: Column, note: str) -> str:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether text is a number, with a decimal point or comma."""
+    """Return whether text is a number, with a decimal point or comma; "nan" and "inf" count as numbers."""
     try:
         float(text.replace(",", "."))
     except ValueError:

@@ -42,8 +42,8 @@ def read_csv(path: Path, text: Sequence[str]) -> tuple[pa.Table, str]:
     """Return the table in a CSV file, and the sign that its numbers have before their decimals.
 
     Every cell is read as text and then cast, so that the kind of a column depends on all of its cells. pyarrow's own
-    guess depends on the first block alone. Columns named in ``text`` stay text. Raises InputError if the file is empty
-    or cut short. Called by :func:`causalbald.tables.read_table`.
+    guess depends on the first block alone. Columns named in ``text`` stay text. Raises InputError if the file is empty,
+    a row is too short or too long, or the file is not text. Called by :func:`causalbald.tables.read_table`.
     """
     from pyarrow import csv as arrow_csv
 
@@ -76,7 +76,7 @@ def read_csv(path: Path, text: Sequence[str]) -> tuple[pa.Table, str]:
 
 
 def _decoded(values: pa.ChunkedArray, path: Path) -> pa.ChunkedArray:
-    """Return bytes as text; raise InputError if they are not UTF-8."""
+    """Return a column of bytes as text; raise InputError, which names the file, if a cell is not UTF-8."""
     try:
         return pc.cast(values, pa.string())
     except pa.ArrowInvalid:
@@ -84,7 +84,11 @@ def _decoded(values: pa.ChunkedArray, path: Path) -> pa.ChunkedArray:
 
 
 def _typed(values: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
-    """Return a column's cells in the first of ``_KINDS`` that fits all of them, else as text."""
+    """Return a column of bytes in the first Arrow type of ``_KINDS`` that fits all cells, else as text.
+
+    An empty column gets the null type. A column with bytes that are not UTF-8 is returned unchanged. ``decimal`` is the
+    sign before decimals, as :func:`_dialect` returns it.
+    """
     if values.null_count == len(values):
         return pa.chunked_array([pa.nulls(len(values))])
     try:
@@ -101,7 +105,10 @@ def _typed(values: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
 
 
 def _cast(cells: pa.ChunkedArray, kind: pa.DataType, decimal: str) -> pa.ChunkedArray | None:
-    """Return cells of text as values of a kind, None if one does not fit."""
+    """Return cells of text as values of an Arrow type, or None if a cell does not fit.
+
+    With the decimal sign ",", a cell with a point does not fit a float.
+    """
     if decimal == "," and pa.types.is_floating(kind):
         if pc.any(pc.match_substring(cells, ".")).as_py():
             return None
@@ -113,7 +120,11 @@ def _cast(cells: pa.ChunkedArray, kind: pa.DataType, decimal: str) -> pa.Chunked
 
 
 def _encoding(path: Path) -> tuple[str, str]:
-    """Return the encoding of a text file, and its first ``SAMPLE_BYTES`` as text; refuse files that are not text."""
+    """Return the encoding of a text file, and its first ``SAMPLE_BYTES`` bytes as text.
+
+    The encoding is "utf8", "utf-16" or, if the bytes are neither, "cp1252", the usual one of Windows. Raises InputError
+    if the file is not text.
+    """
     with path.open("rb") as file:
         start = file.read(SAMPLE_BYTES)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -129,9 +140,10 @@ def _encoding(path: Path) -> tuple[str, str]:
 
 
 def _dialect(sample: str) -> tuple[str, str]:
-    """Return the delimiter and the decimal sign.
+    """Return the delimiter and the decimal sign of a CSV file from its first lines.
 
-    The delimiter is the one by which most lines have as many cells as the header.
+    The delimiter is comma, semicolon, tab or bar: the one by which most lines have as many cells as the header. The
+    decimal sign is a comma if more cells have a decimal comma than a decimal point, and the delimiter is not a comma.
     """
     lines = list(io.StringIO(sample, newline=""))  # splits at line ends alone: other separators may be part of a cell
     lines = lines[:-1] if len(lines) > 1 and len(sample) > SAMPLE_BYTES // 2 else lines
@@ -149,7 +161,10 @@ def _dialect(sample: str) -> tuple[str, str]:
 
 
 def _plain_words(error: Exception) -> str:
-    """Return what pyarrow says of a CSV file, in plain words where a row is too short or too long."""
+    """Return the cause of an error of pyarrow's CSV reader, for a message of our own.
+
+    A row that is too short or too long is described in plain words. Of other errors it is the first line.
+    """
     match = re.search(r"Expected (\d+) columns, got (\d+): (.*)", str(error))
     if match:
         return (
@@ -160,5 +175,5 @@ def _plain_words(error: Exception) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the beginning of an error's message, which fits into a message of our own."""
+    """Return the first line of an error's message, at most 300 characters, for a message of our own."""
     return str(error).partition("\n")[0][:300]

@@ -24,21 +24,23 @@ OTHER = "(other)"
 class Column:
     """A covariate in the user's table, and how it becomes numbers.
 
-    The encoding depends on the pool alone, and not on outcomes. A missing number becomes ``fill``, the median of the
-    pool; if the pool has missing numbers, a second feature marks them. A category becomes a feature, except for the
-    most frequent category. Rare categories share the feature ``(other)``, and so do categories that the pool does not
-    have. Without that feature, a new category counts as the most frequent one.
+    A feature is a column of numbers that a model sees. The encoding depends on the pool alone, and not on outcomes. A
+    missing number becomes ``fill``, the median of the pool; if the pool has missing numbers, a second feature marks
+    missing ones. Each category but the most frequent one has a feature, which is 1 for units of that category. If the
+    pool has many categories, rare ones share the feature ``(other)``, and so do categories that the pool does not have.
+    Without that feature, a category that the pool does not have counts as the most frequent one.
 
     Parameters
     ----------
     name : str
+        The name of the column.
     kind : "numeric" or "categorical"
     fill : float
         The number that stands for missing ones.
     indicator : bool
         Whether a second feature marks missing numbers.
     levels : tuple of str
-        The categories, the most frequent one first.
+        The categories, the most frequent one first; empty for numbers.
 
     Examples
     --------
@@ -59,7 +61,7 @@ class Column:
 
     @property
     def features(self) -> list[str]:
-        """Names of the columns of numbers that this covariate becomes."""
+        """Names of the features, such as "age", "age (missing)" or "sex = m"."""
         if self.kind == "numeric":
             return [self.name] + [f"{self.name} {MISSING}"] * self.indicator
         return [f"{self.name} = {level}" for level in self.levels[1:]]
@@ -70,7 +72,7 @@ class Column:
         Parameters
         ----------
         values : pyarrow.ChunkedArray
-            N values, numbers or text.
+            N values, numbers or text. Text that is a number counts as one in a numeric column.
 
         Returns
         -------
@@ -79,7 +81,7 @@ class Column:
         Raises
         ------
         InputError
-            If the column is numeric and a value is not a number.
+            If the column is numeric and a value is not a number, infinite or too large.
         """
         if self.kind == "numeric":
             return self.encode_numbers(cast_to_float(values, self.name))
@@ -126,7 +128,7 @@ def encode(columns: Iterable[Column], table: pa.Table) -> Array:
     Raises
     ------
     InputError
-        If the table lacks a column, or a cell cannot be used.
+        If the table lacks a column, or a cell of a numeric column is not a number.
 
     Examples
     --------
@@ -183,15 +185,15 @@ def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def nan_to_null(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in which NaN is missing, as in a file."""
+    """Return a column in which NaN became null, Arrow's missing value. Only floats can have NaN."""
     return pc.if_else(pc.is_nan(values), None, values) if pa.types.is_floating(values.type) else values
 
 
 def without_apostrophes(columns: Iterable[Column], table: InputTable, id: str) -> pa.Table:
     """Return a table whose ids and categories lost the apostrophes that make them safe in CSV files.
 
-    A category with an apostrophe is kept if the pool has it, and the category without is not in the pool. In frames and
-    Parquet files, a category of the pool is always kept.
+    A category with an apostrophe is kept if the pool has it and lacks the category without. In frames and Parquet
+    files, a category that the pool has is always kept, and ids never change. ``table`` itself is not changed.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class Ids:
     Parameters
     ----------
     ids : pyarrow.ChunkedArray of text
-        As :func:`check_ids` returns them.
+        As :func:`check_ids` returns them: distinct, and none missing.
     name : str
         The column of ids in the user's table.
     is_text_column : bool
@@ -55,12 +55,12 @@ class Ids:
         return len(self.text)
 
     def positions(self, ids: Iterable[Any]) -> Positions:
-        """Return the positions of some units, in the order of their ids; raise InputError if an id is unknown."""
+        """Return the positions of ``ids``, numbers or text, in their order; raise InputError if an id is unknown."""
         id_texts = pa.array([canonical_id(i) for i in ids], pa.string())
         return find_positions(id_texts, lambda: [self._values], f"column {self.name!r}")
 
     def contained(self, ids: Iterable[str]) -> set[str]:
-        """Return the ids, out of some given as text, that are in the pool."""
+        """Return which of ``ids``, given as text, are in the pool."""
         candidates = pa.array(list(ids), pa.string())
         return set(candidates.filter(pc.is_in(candidates, value_set=self._values)).to_pylist())
 
@@ -70,13 +70,13 @@ class Ids:
         return taken
 
     def as_column(self, ids: Iterable[str]) -> pa.Array:
-        """Return some ids as a column of the kind that the user's table has: whole numbers or text."""
+        """Return some ids of the pool, given as text, as whole numbers if ``are_whole_numbers``, else as text."""
         text = list(ids)
         return pa.array([int(i) for i in text], pa.int64()) if self.are_whole_numbers else pa.array(text, pa.string())
 
     @cached_property
     def are_whole_numbers(self) -> bool:
-        """Whether all ids are whole numbers, written in the usual way, and not text in the user's own table."""
+        """Whether all ids are whole numbers without leading zeros, and the user's own table has them not as text."""
         return not self.is_text_column and bool(pc.all(pc.match_substring_regex(self.text, _WHOLE_NUMBER)).as_py())
 
     @cached_property
@@ -87,7 +87,7 @@ class Ids:
 
 
 def check_ids(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return a column of ids as text, after checking that every row has an id of its own.
+    """Return a column of ids as text; raise InputError unless every row has an id that no other row has.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def check_ids(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     Raises
     ------
     InputError
-        If an id is missing, repeated or longer than 1,000 characters.
+        If an id is missing, blank, repeated, longer than 1,000 characters, or neither a whole number nor text.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def ids_as_text(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     Parameters
     ----------
     values : pyarrow.ChunkedArray
-        Whole numbers or text.
+        Whole numbers or text. Floats such as 205.0 count as whole numbers.
     name : str
         The name of the column, for errors.
 
@@ -162,7 +162,7 @@ def ids_as_text(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def is_blank(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return for each id (text) whether it is missing or blank.
+    """Return for each id (text) whether the id is missing or blank.
 
     Parameters
     ----------
@@ -191,12 +191,12 @@ def check_unique(text: pa.ChunkedArray, sentence: str) -> None:
     text : pyarrow.ChunkedArray of text
         Ids.
     sentence : str
-        The beginning of the message, with ``{count}`` for the number of repeated ids.
+        The beginning of the message, with ``{count}`` in the place of the number of repeated ids.
 
     Raises
     ------
     InputError
-        With the sentence, an example and the remedy.
+        If an id is repeated; the message has the sentence, an example and the remedy.
 
     Examples
     --------
@@ -222,13 +222,13 @@ def find_positions(
     Parameters
     ----------
     ids : pyarrow.Array of text
-        M ids, as text.
+        M ids; an id may be repeated.
     pool_ids : function
-        Returns the ids of the whole pool as text, in parts. It is called again if an id is unknown.
+        Returns the distinct ids of the whole pool as text, in parts. The function is called again if an id is unknown.
     where : str
         Where the ids of the pool are, such as ``column 'patient'``, for errors.
     describe_id : function, optional
-        Returns the text for an error that follows an unknown id, such as the file that has it.
+        Returns the text that follows an unknown id in the error, such as the name of a file.
 
     Returns
     -------
@@ -269,9 +269,9 @@ def find_positions(
 
 
 def _suggestion(unknown: str, parts: Iterable[pa.Array]) -> str:
-    """Return a sentence that suggests an id of the pool for an unknown one, or no text.
+    """Return a sentence that suggests an id of the pool for an unknown id, or empty text. Called by find_positions.
 
-    A number that merely has similar digits is not suggested: it is the id of somebody else.
+    A number with similar digits is not suggested: it is the id of somebody else. Text is compared with the first part.
     """
     for values in parts:
         if re.fullmatch(r"\d+\.0+", unknown):
@@ -294,7 +294,7 @@ def canonical_id(value: Any) -> str:
     Parameters
     ----------
     value : str or number
-        As the user wrote it.
+        As the user wrote it. A float such as 7.0 counts as a whole number.
 
     Returns
     -------
@@ -325,7 +325,7 @@ def read_ids(
     settle: Callable[[int, str], str | None],
     remedy: str,
 ) -> pa.ChunkedArray:
-    """Return the ids that the rows of a table stand for, as text, each of them once.
+    """Return the ids that the rows of a table stand for, as text, in the order of the rows.
 
     A cell with a leading apostrophe may be an id as it stands or, in a CSV file, another id that was made safe for
     spreadsheets. Version 0.1.0 wrote ``'=10`` for both ``=10`` and ``'=10``. If the pool has both, the other columns of
@@ -334,15 +334,16 @@ def read_ids(
     Parameters
     ----------
     table : InputTable
-        A table of outcomes or ids. The ids of a frame or a Parquet file are taken as they stand if the pool has them.
+        A table of outcomes or ids. An id in a frame or a Parquet file is taken as it stands if the pool has it, unless
+        ``settle`` says otherwise.
     name : str
         The column of ids.
     in_pool : function
-        Returns the ids, out of some, that are in the pool.
+        Returns which of some ids are in the pool.
     settle : function
-        Returns the id that a row (its number and its cell) stands for by the other columns, None if they do not tell.
+        Gets the number of a row and its cell. Returns the id that the row's other columns show, or None if they do not.
     remedy : str
-        What to do about ids that have two meanings.
+        What the user can do about an id that has two meanings, for the error.
 
     Returns
     -------
@@ -351,7 +352,7 @@ def read_ids(
     Raises
     ------
     InputError
-        If an id has two meanings, is missing or is repeated.
+        If an id has two meanings, is missing or repeated, or the table has no such column.
 
     Examples
     --------
@@ -375,7 +376,7 @@ def _meant_ids(
     *,
     typed: bool,
 ) -> list[str | None]:
-    """Return the ids that cells stand for; see :func:`read_ids`."""
+    """Return the ids that ``cells`` stand for; see :func:`read_ids`, which calls this function."""
     ids = list(cells)
     doubtful = {row: cell for row, cell in enumerate(cells) if cell is not None and cell.startswith("'")}
     if not doubtful:
@@ -388,7 +389,7 @@ def _meant_ids(
             ids[row] = cell if cell in contained else read_cell(cell)
         elif cell not in contained:
             ids[row] = bare
-        elif read_cell(cell) != cell:  # else the apostrophe is part of the id: we write none before such text
+        elif read_cell(cell) != cell:  # else the apostrophe is part of the id: we add none to such text
             ids[row] = settle(row, cell) or (cell if typed else None)
         if ids[row] is None:
             raise InputError(

@@ -23,8 +23,8 @@ _THOUSANDS = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
 class CellError(InputError):
     """A cell cannot be used.
 
-    ``row`` counts from 0 in the column that was read. ``problem`` states what is wrong, with ``{row}`` where the
-    description of the row belongs; ``row_text`` is that description, by default the number of the row.
+    ``row`` counts from 0 in the column that was read. ``problem`` states what is wrong, with ``{row}`` in the place of
+    the row's description. ``row_text`` is that description; by default it is the number of the row, from 1.
     """
 
     def __init__(self, column: str, row: int, problem: str, row_text: str | None = None) -> None:
@@ -35,12 +35,12 @@ class CellError(InputError):
 
 @contextmanager
 def locating_cells(describe_row: Callable[[int], str]) -> Iterator[None]:
-    """Describe the row of a cell that cannot be used in the user's terms.
+    """Make errors inside the block describe the row of a cell in the user's terms, such as an id.
 
     Parameters
     ----------
     describe_row : function
-        Returns the text for the error from the number of a row, which counts from 0.
+        Returns the description of a row from its number, which counts from 0 in the column that was read.
 
     Yields
     ------
@@ -49,7 +49,7 @@ def locating_cells(describe_row: Callable[[int], str]) -> Iterator[None]:
     Raises
     ------
     InputError
-        In place of the error raised inside the block, with the same sentence about the described row.
+        In place of an error about a cell that was raised inside the block, with the same sentence. Other errors pass.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def to_numbers(values: pa.ChunkedArray, name: str, ids: Sequence[str] | None = N
     ids : sequence of str, optional
         The ids of the rows. With them, an error names the id instead of the number of the row.
     decimal : str
-        The decimal sign of other columns of the same file.
+        The decimal sign of other columns of the same file. If it is a comma, a point may separate thousands.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def to_numbers(values: pa.ChunkedArray, name: str, ids: Sequence[str] | None = N
     Raises
     ------
     InputError
-        If a cell is not a number, is infinite, or has a sign that may separate thousands.
+        If a cell is not a number, is infinite or above 1e100, or if all decimal signs may separate thousands.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def read_amounts(
     allow_zero: bool,
     decimal: str = ".",
 ) -> Array:
-    """Return a column of costs or weights, which everyone must have.
+    """Return a column of costs or weights as floats. Every unit must have a cost or weight.
 
     Parameters
     ----------
@@ -124,9 +124,9 @@ def read_amounts(
     describe_row : function
         Returns the text for an error from the number of a row, which counts from 0 over all parts.
     allow_zero : bool
-        Whether a unit may have 0. They cannot all have 0.
+        Whether a unit may have 0. The units cannot all have 0.
     decimal : str
-        As for :func:`to_numbers`.
+        The decimal sign of other columns of the same file, as for :func:`to_numbers`.
 
     Returns
     -------
@@ -135,7 +135,8 @@ def read_amounts(
     Raises
     ------
     InputError
-        If a cell is missing, negative or not a number; the message names the row.
+        If a cell is missing, negative, not a number, or 0 without ``allow_zero``; the message names the first such
+        row. Also if all are 0.
 
     Examples
     --------
@@ -167,10 +168,11 @@ def read_amounts(
 
 
 def cast_to_float(values: pa.ChunkedArray, name: str) -> Array:
-    """Return a column as floats, missing values as NaN; raise CellError at a cell that is not a number or is too large.
+    """Return a column as floats, with missing values as NaN.
 
-    Text with decimal commas is refused. Covariates are read by this function alone: they are read in parts, and a
-    comma in one part may look like a separator of thousands.
+    Raises CellError at the first cell that is not a number, is infinite or is above 1e100. Text with decimal commas is
+    refused. Covariates are read by this function and not by :func:`to_numbers`: they are read in parts, and a comma in
+    one part may look like a separator of thousands.
     """
     try:
         # Whole numbers with more than 15 digits are rounded: as covariates and outcomes their last digits do not count.
@@ -189,12 +191,16 @@ def cast_to_float(values: pa.ChunkedArray, name: str) -> Array:
 
 
 def and_more(rows: Positions) -> str:
-    """Return the text that follows the first of some rows in an error: how many others there are."""
+    """Return the text that follows the first of some rows in an error, such as " and 3 more"; empty for one row."""
     return f" and {len(rows) - 1} more" if len(rows) > 1 else ""
 
 
 def _with_points(values: pa.ChunkedArray, name: str, decimal: str) -> pa.ChunkedArray:
-    """Return text with points in place of decimal commas, unless a cell has a point; blank cells are missing."""
+    """Return a column as text with points in place of decimal commas; blank cells become missing.
+
+    If a cell has a decimal point, commas stay as they are. Raises CellError if the decimal signs may separate
+    thousands. ``decimal`` is the decimal sign of other columns. Called by :func:`to_numbers`.
+    """
     text = pc.utf8_trim_whitespace(pc.cast(values, pa.string()))
     text = pc.if_else(pc.equal(text, ""), None, text)
     has_comma, has_point = (
@@ -211,7 +217,10 @@ def _with_points(values: pa.ChunkedArray, name: str, decimal: str) -> pa.Chunked
 
 
 def _refuse_thousands(text: pa.ChunkedArray, has_sign: pa.ChunkedArray, name: str, decimal: str) -> None:
-    """Raise CellError if every point or comma of a column may separate thousands; ``has_sign`` marks its cells."""
+    """Raise CellError if every point or comma of a column may separate thousands, as in "1,234".
+
+    ``has_sign`` marks the cells with such a sign. The message proposes two numbers; ``decimal`` is their decimal sign.
+    """
     if not pc.all(pc.match_substring_regex(text.filter(has_sign), _THOUSANDS)).as_py():
         return
     row = pc.index(has_sign, True).as_py()

@@ -30,19 +30,19 @@ class ParquetFiles:
     """A Parquet file, or all Parquet files of a folder in the order of their names, as one table.
 
     Files may differ in columns that nobody reads. A column that has whole numbers in one file and decimals in another
-    is read as floats.
+    is read as floats. Files must not change while they are read: a file that was written anew raises InputError.
 
     Parameters
     ----------
     path : Path
-        A file, or a folder with files and no folders.
+        A file, or a folder with files and no folders. Names that start with a dot or an underscore are ignored.
     exact : collection of str
-        Columns whose numbers must not be rounded, such as ids.
+        Columns whose numbers must not be rounded, such as ids. Such numbers raise InputError instead.
 
     Raises
     ------
     InputError
-        If there is no file, or a file cannot be read.
+        If there is no Parquet file, a file cannot be read, or a column has no name or that of another column.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class ParquetFiles:
         return list(dict.fromkeys(name for schema in self._schemas for name in schema.names))
 
     def place(self, row: int) -> str:
-        """Return where a row is, such as ``row 3 of pool.parquet``."""
+        """Return where a row is, such as ``row 3 of pool.parquet``; ``row`` counts from 0 over all files."""
         starts = np.cumsum([0, *(counts.sum() for counts in self._counts)])
         file = int(np.searchsorted(starts, row, side="right")) - 1
         return f"row {row - int(starts[file]) + 1} of {self.paths[file].name}"
@@ -88,21 +88,27 @@ class ParquetFiles:
         check_has_column(self.names, name, role)
 
     def kind(self, name: str) -> pa.DataType:
-        """Return the kind of a column in all files; raise InputError if a file lacks it or has values unlike others."""
+        """Return the Arrow type that a column gets, whatever file it is read from.
+
+        Raises InputError if a file lacks the column, or if the files have types that no type can hold together.
+        """
         if name not in self._kinds:
             self._kinds[name] = self._common_kind(name)
         return self._kinds[name]
 
     def fields(self, names: Sequence[str]) -> pa.Schema:
-        """Return the schema of the tables with some columns; raise InputError as :meth:`kind` does."""
+        """Return the schema of the columns ``names`` as they are read; raise InputError as :meth:`kind` does."""
         return pa.schema([(name, self.kind(name)) for name in names])
 
     def column(self, name: str) -> Iterator[pa.ChunkedArray]:
-        """Yield the values of a column in parts."""
+        """Yield the values of a column in parts, in the order of the rows."""
         yield from (table[name] for _, table in self.tables([name]))
 
     def parts(self, names: Sequence[str], rows: int) -> Iterator[pa.Table]:
-        """Yield columns of all rows, ``rows`` rows at a time wherever the files and row groups end."""
+        """Yield the columns ``names`` in tables of ``rows`` rows, in order; only the last table may be shorter.
+
+        A table may hold rows of several files.
+        """
         waiting, count = list[pa.Table](), 0
         for _, table in self.tables(names):
             waiting.append(table)
@@ -115,7 +121,7 @@ class ParquetFiles:
             yield pa.concat_tables(waiting)
 
     def take(self, positions: Positions, names: Sequence[str]) -> pa.Table:
-        """Return columns of some rows, in the order of ``positions``."""
+        """Return the columns ``names`` of the rows at ``positions``, in that order; a row may be asked for twice."""
         sorted_rows, order = np.unique(positions, return_inverse=True)
         taken = [self.fields(names).empty_table()]
         for start, table in self.tables(names, sorted_rows):
@@ -124,9 +130,10 @@ class ParquetFiles:
         return pa.concat_tables(taken).take(pa.array(order))
 
     def tables(self, names: Sequence[str], rows: Positions | None = None) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the files in parts: the number of a part's first row, and columns of the part.
+        """Yield the files in parts: the number of a part's first row, from 0, and the columns ``names`` of the part.
 
-        With ``rows``, which must be sorted, only row groups with at least one of these rows are read.
+        Row groups are the parts in which a Parquet file is stored. With ``rows``, which are sorted positions, only row
+        groups with at least one of these rows are read, and yielded with all of their rows.
         """
         fields, start = self.fields(names), 0
         for path, counts in zip(self.paths, self._counts, strict=True):
@@ -143,7 +150,7 @@ class ParquetFiles:
             start += int(counts.sum())
 
     def _read(self, file: Any, path: Path, group: int, fields: pa.Schema) -> Iterator[pa.Table]:
-        """Yield a row group in parts of at most ``BLOCK_CELLS`` cells."""
+        """Yield the columns ``fields`` of a row group in tables of at most ``BLOCK_CELLS`` cells, in order."""
         rows = max(1, BLOCK_CELLS // len(fields))
         with _naming(path):
             for batch in file.iter_batches(rows, row_groups=[group], columns=fields.names):
@@ -151,7 +158,10 @@ class ParquetFiles:
                 yield pa.Table.from_arrays(columns, schema=fields)
 
     def _cast(self, values: pa.Array, field: pa.Field, path: Path) -> pa.Array:
-        """Return values of a file in the kind that the column has in all files; raise InputError if they do not fit."""
+        """Return values of a file in the Arrow type that the column has in all files.
+
+        Numbers of a column that is not ``exact`` may be rounded to floats. Raises InputError if the values do not fit.
+        """
         if values.type.equals(field.type):
             return values
         try:
@@ -164,12 +174,15 @@ class ParquetFiles:
             ) from None
 
     def _unlike(self, name: str, kind: pa.DataType) -> str:
-        """Return the end of a sentence that names a file with another kind of a column; no text if there is none."""
+        """Return the end of a sentence, which names a file where a column has another Arrow type than ``kind``.
+
+        The text is empty if there is no such file. A column without values does not count.
+        """
         pairs = [(p, s.field(name).type) for p, s in zip(self.paths, self._schemas, strict=True) if name in s.names]
         return next((f", but {k} in {p.name}" for p, k in pairs if not (k.equals(kind) or pa.types.is_null(k))), "")
 
     def _common_kind(self, name: str) -> pa.DataType:
-        """Return a kind for the values of a column in all files; see :meth:`kind`."""
+        """Return an Arrow type for the values of a column in all files; see :meth:`kind`, which keeps it."""
         common, files = None, list(zip(self.paths, self._schemas, strict=True))
         first_with = next(path for path, schema in files if schema.get_field_index(name) >= 0)
         for path, schema in files:
@@ -199,7 +212,11 @@ class ParquetFiles:
 
 
 def _paths(path: Path) -> list[Path]:
-    """Return a file, or the Parquet files of a folder by name; raise InputError if there are none."""
+    """Return a file, or the Parquet files of a folder sorted by name.
+
+    Names that start with a dot or an underscore are ignored, and so are files of another kind in a folder. Raises
+    InputError if no Parquet file is left, or if the folder has a folder in it.
+    """
     if path.is_dir():
         entries = sorted(p for p in path.iterdir() if not p.name.startswith((".", "_")))
         if folders := [p.name for p in entries if p.is_dir()]:
@@ -222,10 +239,10 @@ def _paths(path: Path) -> list[Path]:
 
 
 def _plain_schema(schema: pa.Schema, exact: Collection[str]) -> pa.Schema:
-    """Return names and plain kinds, without row numbers of pandas.
+    """Return the schema with plain Arrow types, and without the index columns that pandas writes.
 
-    Categories have the kind of the values that they stand for. Decimals that do not fit into 64 bits become floats,
-    unless the column is ``exact``.
+    Categories get the type of the values that they stand for; see :func:`plain_kind` for other types. Decimals that may
+    not fit into 64 bits become floats, unless the column is ``exact``.
     """
     kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
     pairs = [(name, kind) for name, kind in zip(schema.names, kinds, strict=True) if not is_index(name)]
@@ -234,7 +251,11 @@ def _plain_schema(schema: pa.Schema, exact: Collection[str]) -> pa.Schema:
 
 
 def _joined(kind: pa.DataType, other: pa.DataType, *, exact: bool) -> pa.DataType:
-    """Return a kind for the values of two kinds: float for unlike kinds of numbers, unless both are whole and exact."""
+    """Return an Arrow type for the values of two types.
+
+    Unlike types of numbers become float; only whole numbers stay whole if both are signed or both unsigned, or if the
+    column is ``exact``. pyarrow decides on other types, and raises ArrowTypeError if nothing can hold both.
+    """
     if kind.equals(other):
         return kind
     whole = [k for k in (kind, other) if pa.types.is_integer(k)]
@@ -250,14 +271,14 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _rows_of_groups(file: Any) -> Positions:
-    """Return the number of rows of each row group of an open file."""
+    """Return the number of rows of each row group of an open ``pyarrow.parquet.ParquetFile``."""
     groups = range(file.metadata.num_row_groups)
     return np.array([file.metadata.row_group(g).num_rows for g in groups], dtype=np.intp)
 
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Raise InputError with the name of the file where reading fails."""
+    """Turn errors of reading inside the block into InputError, which names the file and the cause."""
     try:
         yield
     except FileNotFoundError:

@@ -30,6 +30,7 @@ class InputTable:
     Parameters
     ----------
     data : pyarrow.Table
+        The table itself.
     backend : str or None
         The library whose frame the user passed, such as "pandas"; None for a file.
     name : str
@@ -62,10 +63,11 @@ def read_table(source: Any, *, text: Sequence[str] = ()) -> InputTable:
     ----------
     source : path, DataFrame or InputTable
         A CSV, Parquet or Excel file, or a frame of pandas, polars, Arrow or another library that narwhals reads.
-        The encoding, the delimiter and the decimal sign of a CSV file are found from its first lines. A table that was
-        read before is returned as it is.
+        The encoding, the delimiter and the decimal sign of a CSV file are found from its first lines. Of an Excel file
+        the first sheet is read. An InputTable is returned as it is.
     text : sequence of str
-        Columns that are text even if all cells look like numbers, such as an id ``007``.
+        Columns of a CSV or Excel file that are text even if all cells look like numbers, such as an id ``007``. A name
+        that the file lacks is ignored.
 
     Returns
     -------
@@ -74,7 +76,8 @@ def read_table(source: Any, *, text: Sequence[str] = ()) -> InputTable:
     Raises
     ------
     InputError
-        If the file cannot be read, or a column has no name or that of another column.
+        If the file does not exist or cannot be read, ``source`` is neither a path nor a frame, or a column has no name
+        or that of another column.
 
     Examples
     --------
@@ -94,7 +97,7 @@ def read_table(source: Any, *, text: Sequence[str] = ()) -> InputTable:
 
 
 def column_of(table: pa.Table, name: str, role: str) -> pa.ChunkedArray:
-    """Return a column of a table, categories as the values that they stand for.
+    """Return a column of a table. Arrow's categories (dictionaries) become the values that they stand for.
 
     Parameters
     ----------
@@ -138,7 +141,10 @@ def check_has_column(names: Sequence[str], name: str, role: str) -> None:
 
 
 def check_names(names: Sequence[str], table: str) -> None:
-    """Raise InputError if a column has no name or that of another one; ``table`` names the table in the message."""
+    """Raise InputError if a column has no name or that of another column, or if there are no columns.
+
+    ``table`` names the table in the message.
+    """
     if not names or any(not str(name).strip() for name in names):
         raise InputError(f"{table} has a column without a name: every column needs one.")
     repeated = [name for name, count in Counter(names).items() if count > 1]
@@ -147,24 +153,28 @@ def check_names(names: Sequence[str], table: str) -> None:
 
 
 def is_index(name: str) -> bool:
-    """Return whether a column holds the row numbers that pandas adds when it writes a file."""
+    """Return whether a name is that of the row numbers that pandas adds to a file, such as ``__index_level_0__``."""
     return _PANDAS_INDEX.fullmatch(name) is not None
 
 
 def plain_kind(kind: pa.DataType) -> pa.DataType:
-    """Return the plain kind of the same values: text for views of it, whole numbers for decimals without a fraction."""
+    """Return the plain Arrow type of the same values.
+
+    Views of text become text, and decimals without digits after the point become whole numbers of 64 bits. Other types
+    are returned as they are.
+    """
     if pa.types.is_string_view(kind):
         return pa.large_string()
     return pa.int64() if pa.types.is_decimal(kind) and kind.scale == 0 else kind
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column of a kind holds text.
+    """Return whether an Arrow type is one of the types of text.
 
     Parameters
     ----------
     kind : pyarrow.DataType
-        The kind of a column, as in a schema.
+        The type of a column, as in a schema.
 
     Returns
     -------
@@ -181,7 +191,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in its plain kind; as it is, if it has a decimal beyond 64 bits."""
+    """Return a column in its plain Arrow type; the column is unchanged if a decimal does not fit into 64 bits."""
     try:
         return pc.cast(values, plain_kind(values.type))
     except pa.ArrowInvalid:
@@ -189,7 +199,11 @@ def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _read_frame(source: Any) -> InputTable:
-    """Return a frame of any library as a table; raise InputError if it is not a frame."""
+    """Return a frame of any library that narwhals reads as a table.
+
+    Named index levels of pandas become columns. Raises InputError if ``source`` is not a frame, two columns have the
+    same name, or a column mixes kinds of values.
+    """
     import narwhals as nw
 
     if hasattr(source, "reset_index"):
@@ -208,7 +222,10 @@ def _read_frame(source: Any) -> InputTable:
 
 
 def _with_named_index(frame: Any) -> Any:
-    """Return a pandas frame whose index levels became columns if they have names of their own, and else are gone."""
+    """Return a pandas frame in which index levels with names became columns, and other index levels are gone.
+
+    A level that has the name of a column is dropped, too.
+    """
     unnamed = [k for k, name in enumerate(frame.index.names) if name is None or name in frame.columns]
     has_names = len(unnamed) < len(frame.index.names)
     frame = frame.reset_index(level=unnamed, drop=True) if unnamed else frame
@@ -216,13 +233,20 @@ def _with_named_index(frame: Any) -> Any:
 
 
 def _without_index(table: pa.Table) -> pa.Table:
-    """Return a table without the row numbers of pandas; as it is, if names repeat, which ``check_names`` refuses."""
+    """Return a table without the row numbers and the metadata of pandas.
+
+    A table in which names are repeated is returned unchanged: ``check_names`` refuses it afterwards.
+    """
     names = [name for name in table.column_names if not is_index(name)]
     return table.select(names).replace_schema_metadata(None) if len(set(names)) == len(names) else table
 
 
 def _read_file(path: Path, text: Sequence[str]) -> InputTable:
-    """Return the table in a CSV, Parquet or Excel file; raise InputError if the file cannot be read."""
+    """Return the table in a CSV, Parquet or Excel file; the ending of the name says which.
+
+    Columns of a CSV or Excel file that ``text`` names stay text. Raises InputError if there is no such file, or if the
+    file cannot be read.
+    """
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder: name its files.")
     if not path.is_file():
@@ -249,7 +273,11 @@ def _read_file(path: Path, text: Sequence[str]) -> InputTable:
 
 
 def _read_excel(path: Path, text: Sequence[str]) -> pa.Table:
-    """Return the first sheet of an Excel file; columns named in ``text`` and columns that mix kinds become text."""
+    """Return the first sheet of an Excel file, without columns that have neither a name nor a cell.
+
+    Columns that ``text`` names and columns that mix kinds of values become text. Raises InputError if the file cannot
+    be read, openpyxl is missing, or names of columns are missing or repeated.
+    """
     import zipfile
 
     import pandas as pd

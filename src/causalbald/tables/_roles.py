@@ -9,12 +9,12 @@ from causalbald.tables._reading import check_has_column
 
 
 def check_column_list(names: object, option: str) -> None:
-    """Raise InputError if a list of columns is a single text.
+    """Raise InputError if what should be a list of columns is a single text. Nothing else is checked.
 
     Parameters
     ----------
     names : sequence of str
-        What the user passed.
+        What the user passed; None is accepted.
     option : str
         The name of the option, for the error.
 
@@ -40,7 +40,9 @@ def covariate_names(
     exclude: Collection[str] = (),
     optional_roles: Collection[str] = (),
 ) -> list[str]:
-    """Return the columns of a pool that are covariates.
+    """Return the names of the covariates among the columns of a pool, in the order of the table.
+
+    If ``covariates`` is a sequence, the order is that of the sequence.
 
     Parameters
     ----------
@@ -49,12 +51,12 @@ def covariate_names(
     roles : mapping of str to str
         From columns to what they are for, such as "id". They cannot be covariates.
     covariates : sequence or mapping of str, optional
-        The covariates; by default all columns without a role. A mapping goes from columns to kinds: these columns are
-        covariates, and so are the others.
+        The covariates; by default all columns without a role. A mapping from columns to kinds ("numeric" or
+        "categorical") does not limit the covariates: columns that it does not name are covariates, too.
     exclude : collection of str
-        Columns to leave out.
+        Columns to leave out, even if ``covariates`` names them.
     optional_roles : collection of str
-        Columns of costs and weights. They are covariates only if ``covariates`` names them.
+        Columns of costs and weights, which are not in ``roles``. They are covariates only if ``covariates`` names them.
 
     Returns
     -------
@@ -63,7 +65,7 @@ def covariate_names(
     Raises
     ------
     InputError
-        If a column does not exist, or a covariate has a role.
+        If a column does not exist, a covariate has a role, or ``covariates`` or ``exclude`` is a single text.
 
     Examples
     --------

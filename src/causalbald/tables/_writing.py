@@ -45,7 +45,7 @@ def as_frame(data: pa.Table, backend: Any) -> Any:
 
 
 def write_csv(data: pa.Table, path: Path) -> None:
-    """Write a table as a CSV file; see :func:`write_rows`."""
+    """Write a table as a CSV file in UTF-8, over a file that exists; see :func:`write_rows`."""
     with path.open("w", encoding="utf-8", newline="") as file:
         write_rows(data, file)
 
@@ -53,7 +53,8 @@ def write_csv(data: pa.Table, path: Path) -> None:
 def write_rows(data: pa.Table, file: TextIO) -> None:
     """Write a table as CSV into an open file.
 
-    Text that a spreadsheet would run as a formula gets a leading apostrophe, which :func:`read_table` removes.
+    Missing values become empty cells. Text that a spreadsheet would run as a formula gets a leading apostrophe, which
+    :func:`read_ids` and :func:`without_apostrophes` remove when the table is read.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def write_rows(data: pa.Table, file: TextIO) -> None:
 
 
 def write_table(data: pa.Table, path: Path, *sources: Path | None) -> None:
-    r"""Write a table as a CSV or Parquet file, whole or not at all.
+    r"""Write a table as a CSV or Parquet file, whole or not at all. A file that exists is replaced.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def write_table(data: pa.Table, path: Path, *sources: Path | None) -> None:
     Raises
     ------
     InputError
-        If the name has another ending.
+        If the name has another ending, or if the file was changed meanwhile; then it is kept.
 
     Examples
     --------
