@@ -93,7 +93,7 @@ def choose_picks(
 
 
 def _groups_in_turn(state: State, pool: CampaignPool, size: int, budget: Budget) -> tuple[Positions, Positions]:
-    """Return the positions to choose from first, and the positions to choose from if those do not suffice.
+    """Return the positions to choose from first, and the positions to choose from if the first do not suffice.
 
     The first are the open units that never failed. The second are the open units that failed before. The second are
     empty if ``budget`` pays for at least ``size`` of the first, each alone.

@@ -318,12 +318,12 @@ class Campaign(Questions):
         units : list of ids, frame with the id column, or pathlib.Path of a file
             The units' ids. A text is one id.
         reason : str
-            For the record.
+            For the record; may be empty.
 
         Returns
         -------
         int
-            How many of the units were pending.
+            How many of the units were pending. Units that have failed already are passed over.
 
         Raises
         ------
@@ -382,6 +382,8 @@ class Campaign(Questions):
         ------
         InputError
             If the file is no export, or was cut short.
+        StorageError
+            If its events are not those of a campaign, or a part of the pool is missing.
         CampaignExistsError
             If there is a campaign at ``where`` already.
         """

@@ -207,7 +207,7 @@ def effects(belief: Belief, ids: Sequence[str] | None, alpha: float) -> pa.Table
 def scores(belief: Belief, state: State, ids: Sequence[str] | None) -> pa.Table:
     """Return a table of id, score, beats, effect, sd, lower, upper and outside_support, the highest score first.
 
-    ``beats`` is the share of the open units with a lower score; open units are those that can be asked for. If ``ids``
+    ``beats`` is the share of the open units with a lower score. Open units can be asked for. If ``ids``
     is None, there is a row for each open unit. Called by ``Campaign.score``. Raises InputError if no unit is open and
     ``ids`` is None, and for an empty list or an unknown id.
     """
@@ -281,7 +281,7 @@ def _effect_columns(effects: Effects) -> dict[str, Array]:
 
 
 def _unit_table(belief: Belief, units: Positions, columns: dict[str, Any]) -> pa.Table:
-    """Return a table with the ids of some units, ``columns`` about them, and whether they are outside support."""
+    """Return a table of the units at positions ``units``: ids, ``columns``, and whether each is outside support."""
     pool = belief.pool
     ids = {belief.settings.id: pool.units.as_column(pool.units.at(units))}
     return pa.table(ids | columns | {"outside_support": pool.outside_support(units)})

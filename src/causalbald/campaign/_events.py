@@ -255,7 +255,7 @@ class Measurements(_Record):
     Parameters
     ----------
     outcomes : dict
-        From id to outcome: new ones, and corrected ones.
+        From id to outcome: new outcomes, and corrected outcomes.
     source : "told" or "pool"
         Whether they were told, or came with the pool.
     before : dict, optional

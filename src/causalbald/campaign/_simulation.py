@@ -162,7 +162,7 @@ class Simulation:
     def _curves(self, acquisition: str) -> pd.DataFrame:
         """Return the trials of an acquisition function; their column ``labels`` holds what was paid according to plan.
 
-        The payments are the same for all seeds, as the functions of ``causalbald.metrics`` need it.
+        The payments are the same for all seeds; the functions of ``causalbald.metrics`` need that.
         """
         trials = self.trials[self.trials["acquisition"] == acquisition]
         return trials.assign(labels=trials["paid"])

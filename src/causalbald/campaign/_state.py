@@ -129,7 +129,7 @@ class State:
 
     @property
     def spent(self) -> float:
-        """What all measurements asked for cost, 1 each without costs; failed and withdrawn ones count, too."""
+        """Sum of the costs of all measurements asked for, 1 each without costs. Failed measurements count, too."""
         return float(sum(pick.price for r in self.rounds for pick in r.picks))
 
     @property
