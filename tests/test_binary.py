@@ -70,9 +70,11 @@ def test_two_values_are_told_from_numbers() -> None:
     assert outcome_range(np.array([0.0, 1.0])) == (0, 1)
     assert outcome_range(np.zeros(5)) == (0, 1)
     assert outcome_range(np.ones(5)) == (0, 1)
+    assert outcome_range(np.empty(0)) == (0, 1)
     assert outcome_range(np.array([1.0, 2.0] * 5)) == (1, 2)
     assert outcome_range(np.array([1.0, 2.0] * 4 + [2.0])) is None
     assert outcome_range(np.array([0.0, 1.0, 2.0] * 5)) is None
+    assert outcome_range(np.array([3.0, 4.0])) is None
     assert outcome_range(np.full(20, 3.0)) is None
 
 

@@ -230,7 +230,10 @@ def _refuse_thousands(text: pa.ChunkedArray, has_sign: pa.ChunkedArray, name: st
 
 
 def _first_not_a_number(values: pa.ChunkedArray) -> tuple[int, Any]:
-    """Return the row and the value of the first cell that cannot be cast to a float."""
+    """Return the row, from 0, and the value of the first cell that cannot be cast to a float.
+
+    There must be such a cell. Called by :func:`cast_to_float`.
+    """
     for row, value in enumerate(values):
         try:
             pc.cast(value, pa.float64())

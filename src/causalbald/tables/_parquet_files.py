@@ -60,6 +60,7 @@ class ParquetFiles:
     """
 
     def __init__(self, path: Path, *, exact: Collection[str] = ()) -> None:
+        """Read the schemas and the numbers of rows of all files; cells are read later."""
         self.name, self._exact = path.name, exact
         self.paths, self._stamps = _paths(path), dict[Path, tuple[int, int]]()
         files = [self._open(p) for p in self.paths]
