@@ -22,7 +22,11 @@ from causalbald import Posterior, acquisition
 
 @acquisition.register("sign-bald")
 def sign_bald(posterior: Posterior, treatment: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Prefer uncertain outcomes of units whose effect may have either sign."""
+    """Prefer uncertain outcomes of units whose effect may have either sign.
+
+    Returns the score of each unit, (N,): mu-bald plus the log of the probability that the effect's sign is wrong.
+    The belief has a mean and a variance of each unit's effect; ``treatment`` (N,) has the units' arms.
+    """
     certainty = np.abs(posterior.effect_mean) / np.sqrt(posterior.effect_variance + 1e-12)
     doubt: NDArray[np.float64] = log_ndtr(-certainty)
     return acquisition.mu_bald(posterior, treatment) + doubt

@@ -15,7 +15,10 @@ from causalbald import datasets
 
 @datasets.register("two-moons")
 def two_moons(seed: int = 0, *, units: int = 600) -> datasets.Benchmark:
-    """Two interleaved half circles: most units of one are treated, most units of the other are not."""
+    """Two interleaved half circles: most units of one are treated, most units of the other are not.
+
+    Returns a benchmark made of ``units`` units. The same ``seed`` gives the same benchmark.
+    """
     rng = np.random.default_rng(seed)
     x, moon = make_moons(units, noise=0.15, random_state=seed)
     propensity = np.where(moon == 1, 0.8, 0.2)

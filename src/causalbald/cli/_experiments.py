@@ -163,8 +163,8 @@ def status(
 ) -> None:
     """Show which trials of a run are done, failed or left, core-hours spent, and about how long the rest will take.
 
-    There is a row for each data set, model and track. Without --json, a last line
-    adds up the time that is left.
+    There is a row for each data set, model and track. Without --json, the last lines
+    add up the time that is left, and count finished trials of older plugin versions.
     """
     from causalbald.experiments import status_of
 

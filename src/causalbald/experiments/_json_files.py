@@ -12,14 +12,17 @@ from causalbald.errors import InputError
 
 
 def read_all(paths: Iterable[Path]) -> list[Any]:
-    """Return the contents of the files that still exist."""
+    """Return the contents of the files in their order, without files that no longer exist.
+
+    Raises InputError if a file is damaged.
+    """
     return [record for record in map(read_json, paths) if record is not None]
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a file; None if it does not exist, or no longer, as workers may finish at any time.
+    """Return the content of a JSON file, or None if there is no such file.
 
-    Raises InputError if the file is damaged.
+    A worker may delete the file at any time. Raises InputError if the file is damaged.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -30,6 +33,6 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Replace a file, whole or not at all."""
+    """Write ``content`` as JSON to ``path``, whole or not at all. A file that exists is replaced."""
     with replacing(path) as beside:
         beside.write_bytes(json.dumps(content).encode())

@@ -21,7 +21,7 @@ _NUMBER_FORMAT = "%.5g"
 
 
 def named_table(spec: TrialSpec, state: TrialState) -> pd.DataFrame:
-    """Return a trial's rows with its key and the columns that name it."""
+    """Return a trial's rows with ``key`` and the columns ``NAMES`` in front."""
     table = state.table()
     for place, (name, value) in enumerate({"key": spec.key, **spec.names}.items()):
         table.insert(place, name, value)
@@ -29,7 +29,10 @@ def named_table(spec: TrialSpec, state: TrialState) -> pd.DataFrame:
 
 
 def read_tables(folder: Path) -> pd.DataFrame:
-    """Return the packed rows of a results folder; no rows if nothing was packed."""
+    """Return the packed rows of a results folder, each with the columns that name its trial.
+
+    Without packed trials, the table has no rows. Raises InputError if a file is damaged.
+    """
     parts = [_read(path) for path in sorted((folder / "tables").glob("*.csv")) if path.name != _ACQUIRED]
     if not parts:
         return pd.DataFrame(columns=_NAMING)
@@ -39,7 +42,11 @@ def read_tables(folder: Path) -> pd.DataFrame:
 
 
 def write_tables(folder: Path, table: pd.DataFrame, acquired: list[tuple[TrialSpec, list[list[int]]]]) -> None:
-    """Replace the packed rows of a results folder by ``table``, and add the acquired positions of some trials."""
+    """Pack ``table`` into a results folder, one file per data set, model and track. Called by ``Store.pack``.
+
+    Each file is replaced: ``table`` must have the rows that were packed before, too. ``acquired`` are trials with their
+    positions before each fit; they are added to the positions that were packed before.
+    """
     (folder / "tables").mkdir(exist_ok=True)
     for name, rows in table.groupby(table["dataset"] + "-" + table["model"] + "-" + table["track"], sort=False):
         is_repeated = rows["key"] == rows["key"].shift()
@@ -50,7 +57,10 @@ def write_tables(folder: Path, table: pd.DataFrame, acquired: list[tuple[TrialSp
 
 
 def read_acquired(folder: Path) -> dict[str, list[list[int]]]:
-    """Return, by trial key, the packed positions acquired before each fit."""
+    """Return the positions that packed trials acquired before each fit, by the trial's key.
+
+    Empty if nothing was packed. Raises InputError if the file is damaged.
+    """
     path = folder / "tables" / _ACQUIRED
     if not path.exists():
         return {}
@@ -61,7 +71,7 @@ def read_acquired(folder: Path) -> dict[str, list[list[int]]]:
 
 
 def _write(table: pd.DataFrame, path: Path) -> None:
-    """Replace a CSV file, or create it."""
+    """Write a table as CSV, with numbers of five digits. A file that exists is replaced, whole or not at all."""
     with replacing(path) as beside:
         table.to_csv(beside, index=False, float_format=_NUMBER_FORMAT, lineterminator="\n")
 

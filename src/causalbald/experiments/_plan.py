@@ -19,7 +19,7 @@ from causalbald.experiments._trial import LEAST_NUMBERS
 
 @dataclass(frozen=True)
 class BenchmarkSettings:
-    """How a data set is studied.
+    """How a data set is studied. Nothing is checked before :meth:`Plan.specs`.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class BenchmarkSettings:
     batch_size, steps : int
         How many units are chosen at a time, and how often.
     options : dict
-        Options of the data set.
+        Options of the data set, as for :func:`causalbald.datasets.load`.
 
     Examples
     --------
@@ -44,7 +44,8 @@ class BenchmarkSettings:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-# The paper's table of settings. IHDP's last fit has the whole pool; the smallest pool of ihdp-cov has 229 units.
+# The paper's table of settings. IHDP's last fit has the whole pool. ihdp-cov has fewer steps: its smallest pool has
+# 229 units.
 _DEFAULT_SETTINGS = {
     "synthetic": BenchmarkSettings(10, 10, 30),
     "synthetic-bimodal": BenchmarkSettings(10, 10, 30),
@@ -52,7 +53,7 @@ _DEFAULT_SETTINGS = {
     "ihdp-cov": BenchmarkSettings(100, 10, 12),
     "cmnist": BenchmarkSettings(250, 50, 55),
 }
-# Data sets for which a model's hyper-parameters for another data set are used.
+# Data sets that use a model's hyper-parameters for another data set.
 _PRESET_OF = {"ihdp-cov": "ihdp", "synthetic-bimodal": "synthetic"}
 PAPER_ACQUISITIONS = (
     "random",
@@ -64,7 +65,7 @@ PAPER_ACQUISITIONS = (
     "mu-pi-bald",
     "mu-rho-bald",
 )
-"""The paper's acquisition functions, and those of a plan that names none."""
+"""The paper's acquisition functions. A plan that names no acquisition function has these."""
 
 
 def default_settings(dataset: str) -> BenchmarkSettings | None:
@@ -78,7 +79,7 @@ def default_settings(dataset: str) -> BenchmarkSettings | None:
     Returns
     -------
     BenchmarkSettings or None
-        None if the data set is not the paper's.
+        None for any data set that is not in the paper.
 
     Examples
     --------
@@ -90,7 +91,9 @@ def default_settings(dataset: str) -> BenchmarkSettings | None:
 
 
 def preset_of(dataset: str) -> str:
-    """Return the name that a model's hyper-parameters for a data set have, if the model has them.
+    """Return under which name models have their hyper-parameters for a data set.
+
+    Most data sets have a preset of the same name. A model need not have the preset.
 
     Parameters
     ----------
@@ -112,20 +115,20 @@ def preset_of(dataset: str) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """A grid of trials.
+    """A grid of trials: a trial for each data set, model, acquisition function, track and seed.
 
     Parameters
     ----------
     datasets, models, acquisitions : tuple of str
-        Names. Every combination is a trial.
+        Names. They are checked by :meth:`specs`.
     tracks : tuple of str
         "paid", "paper" or both.
     seeds : tuple of int
-        A trial for each.
+        Seeds of the data and of the trials.
     settings : dict of str to BenchmarkSettings
-        By data set; needed for data sets that are not the paper's.
+        How each data set is studied; by default as in the paper. Data sets that are not in the paper need settings.
     model_options : dict of str to dict
-        By model.
+        Options of each model, by its name.
     temperature : float, optional
         Of the softmax; by default each acquisition function's own.
     batch : "softmax", "greedy" or "auto", optional
@@ -150,7 +153,7 @@ class Plan:
     batch: BatchRule | None = None
 
     def specs(self) -> list[TrialSpec]:
-        """Return the trials, first seed first: an unfinished run has few seeds of everything.
+        """Return the trials, ordered by seed, so that a run that stops early has some seeds of every combination.
 
         Returns
         -------
@@ -159,7 +162,8 @@ class Plan:
         Raises
         ------
         InputError
-            If a name, an option or a number is wrong: before the first trial, and not in the middle of the night.
+            If a name is unknown or repeated, an option or a number is wrong, or a data set has no settings. Sizes of
+            pools are not checked.
         """
         self._check()
         return [
@@ -172,7 +176,7 @@ class Plan:
         ]
 
     def _spec(self, dataset: str, model: str, acquisition: str, track: Any, seed: int) -> TrialSpec:
-        """Return one trial of the grid."""
+        """Return one trial of the grid, with the model's preset for the data set if the model has one."""
         settings, preset = self.settings_of(dataset), preset_of(dataset)
         return TrialSpec(
             dataset,
@@ -198,16 +202,17 @@ class Plan:
         dataset : str
             Name of a data set.
         **changes
-            Replace settings of the plan.
+            Fields of BenchmarkSettings, with values that replace those of the plan or the paper.
 
         Returns
         -------
         BenchmarkSettings
+            The plan's settings for the data set, or else the paper's. The plan is not changed.
 
         Raises
         ------
         InputError
-            If neither the plan nor the paper has settings, and ``changes`` lack a number.
+            If neither the plan nor the paper has settings, and ``changes`` lack one of the numbers.
         """
         settings = self.settings.get(dataset) or default_settings(dataset)
         if settings is not None:
@@ -220,23 +225,24 @@ class Plan:
         return BenchmarkSettings(**changes)
 
     def only(self, **names: tuple[str, ...]) -> Plan | None:
-        """Return the part of the plan with some names.
+        """Return the part of the plan that has some of its names.
 
         Parameters
         ----------
         **names
-            ``datasets``, ``models`` or ``tracks``.
+            The names to keep, as ``datasets``, ``models``, ``acquisitions`` or ``tracks``. Names that the plan does not
+            have are ignored.
 
         Returns
         -------
         Plan or None
-            None if no trial is left.
+            None if no trial is left. This plan is not changed.
         """
         parts = {key: tuple(v for v in getattr(self, key) if v in chosen) for key, chosen in names.items()}
         return replace(self, **parts) if all(parts.values()) else None  # type: ignore[arg-type]
 
     def changed(self, **numbers: int | None) -> Plan:
-        """Return the plan with numbers replaced in the settings of all data sets.
+        """Return the plan with numbers replaced in the settings of all its data sets.
 
         Parameters
         ----------
@@ -246,17 +252,18 @@ class Plan:
         Returns
         -------
         Plan
+            With settings for each of its data sets. This plan is not changed.
 
         Raises
         ------
         InputError
-            If a data set has no settings.
+            If a data set has no settings, and one of the numbers is not given.
         """
         changes = {name: value for name, value in numbers.items() if value is not None}
         return replace(self, settings={dataset: self.settings_of(dataset, **changes) for dataset in self.datasets})
 
     def _check(self) -> None:
-        """Raise InputError at the first name, option or number that is wrong."""
+        """Raise InputError at the first name, option or number that is wrong, or missing. Called by :meth:`specs`."""
         for name in ("datasets", "models", "acquisitions", "tracks", "seeds"):
             values = getattr(self, name)
             if not values:
@@ -286,19 +293,20 @@ _PRESETS: Registry[Callable[[], list[Plan]]] = Registry("preset", "presets")
 
 
 def register_preset(name: str) -> Callable[[Callable[[], list[Plan]]], Callable[[], list[Plan]]]:
-    """Return a decorator that gives a function without arguments, which returns plans, a name.
+    """Return a decorator that gives a name to a function. The function has no arguments and returns plans.
 
-    Packages register presets under the entry-point group ``causalbald.presets``.
+    Packages register presets under the entry-point group ``causalbald.presets``. The decorator raises InputError if
+    another function has the name.
 
     Parameters
     ----------
     name : str
-        Name of the preset. The first line of the function's docstring describes it.
+        Name of the preset. The first line of the function's docstring describes the preset.
 
     Returns
     -------
     decorator
-        It returns the function unchanged.
+        The decorator returns the function unchanged.
 
     Examples
     --------
@@ -314,7 +322,7 @@ def register_preset(name: str) -> Callable[[Callable[[], list[Plan]]], Callable[
 
 
 def preset_names() -> list[str]:
-    """Return the names of all presets.
+    """Return the names of all presets, also of plugins.
 
     Returns
     -------
@@ -343,7 +351,7 @@ def preset(name: str) -> list[Plan]:
 
     Raises
     ------
-    InputError
+    UnknownNameError
         If there is no such preset.
 
     Examples

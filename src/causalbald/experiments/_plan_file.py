@@ -20,7 +20,8 @@ def read_plan(path: str | Path) -> Plan:
     Parameters
     ----------
     path : path
-        Its entries are the fields of :class:`Plan`. ``seeds`` may be text as for :func:`parse_seeds`.
+        The file's entries are the fields of :class:`Plan`. ``seeds`` are as for :func:`parse_seeds`, and a single name
+        need not be in a list.
 
     Returns
     -------
@@ -29,7 +30,8 @@ def read_plan(path: str | Path) -> Plan:
     Raises
     ------
     InputError
-        If there is no such file, or it is not TOML, or has an entry that a plan does not have.
+        If there is no such file, or it is not TOML, names no data sets, or has an entry that a plan does not have or
+        that is of the wrong type. Whether names exist is checked by :meth:`Plan.specs`.
 
     Examples
     --------
@@ -53,7 +55,10 @@ def read_plan(path: str | Path) -> Plan:
 
 
 def plan_of(content: dict[str, Any], source: str = "the plan") -> Plan:
-    """Return the plan of a TOML file's content. Messages of errors name the ``source``."""
+    """Return the plan of a TOML file's content.
+
+    Raises InputError as :func:`read_plan` does; its message names the ``source``. ``content`` is not changed.
+    """
     _check_entries(content, [f.name for f in fields(Plan)], source)
     values: dict[str, Any] = dict(content)
     if "datasets" not in values:
@@ -74,21 +79,23 @@ def plan_of(content: dict[str, Any], source: str = "the plan") -> Plan:
 
 
 def parse_seeds(seeds: Any) -> tuple[int, ...]:
-    """Return seeds that are given in one of three ways.
+    """Return the seeds that a number, a list or a text stands for.
 
     Parameters
     ----------
-    seeds : int, list or str
-        How many; or which; or text such as ``0-19`` or ``0,3,7-9``.
+    seeds : int, sequence of int or str
+        A number n stands for the seeds 0 to n - 1. A sequence has the seeds themselves. A text has seeds and ranges
+        that include both ends, such as ``0-19`` or ``0,3,7-9``.
 
     Returns
     -------
     tuple of int
+        In the given order. Repeated seeds are kept; :meth:`Plan.specs` refuses them.
 
     Raises
     ------
     InputError
-        If ``seeds`` are none of these.
+        If ``seeds`` are none of these, the number is below 1, or a seed is negative.
 
     Examples
     --------
@@ -112,7 +119,10 @@ def parse_seeds(seeds: Any) -> tuple[int, ...]:
 
 
 def _settings(dataset: str, entries: dict[str, Any]) -> BenchmarkSettings:
-    """Return a data set's settings, where the file has no entry those of the paper."""
+    """Return a data set's settings: the file's ``entries``, and the paper's where the file has none.
+
+    Raises InputError if a number is in neither. Called by :func:`plan_of`.
+    """
     default = default_settings(dataset)
     missing = [name for name in LEAST_NUMBERS if name not in entries]
     if default is None and missing:
@@ -121,7 +131,10 @@ def _settings(dataset: str, entries: dict[str, Any]) -> BenchmarkSettings:
 
 
 def _tables(entry: Any, names: Sequence[str], what: str, source: str) -> dict[str, dict[str, Any]]:
-    """Return an entry of a file; raise InputError unless it holds TOML tables with some of these names."""
+    """Return ``entry`` unchanged; raise InputError unless it holds TOML tables, and only with these ``names``.
+
+    ``what`` is the name of the entry in messages, and ``source`` that of the file.
+    """
     if not isinstance(entry, dict):
         raise InputError(f"{what} in {source} must be a table, [{what}.NAME], got {entry!r}.")
     _check_entries(entry, list(names), f"{what} in {source}")
@@ -132,7 +145,10 @@ def _tables(entry: Any, names: Sequence[str], what: str, source: str) -> dict[st
 
 
 def _texts(entry: Any, what: str) -> tuple[str, ...]:
-    """Return an entry that is a text or a list of texts; raise InputError for anything else."""
+    """Return the texts of an entry, one or a list of them; raise InputError for anything else.
+
+    ``what`` is the name of the entry in the message.
+    """
     listed = [entry] if isinstance(entry, str) else entry
     if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
         raise InputError(f"{what} must be a list of names, got {entry!r}.")
@@ -140,7 +156,7 @@ def _texts(entry: Any, what: str) -> tuple[str, ...]:
 
 
 def _check_entries(entries: Iterable[str], names: list[str], where: str) -> None:
-    """Raise InputError at the first entry that is not one of the names."""
+    """Raise InputError at the first of ``entries`` that is not among ``names``. The message starts with ``where``."""
     for name in entries:
         if name not in names:
             raise InputError(f"{where}: unknown entry {name!r}. Known: {', '.join(names)}.")

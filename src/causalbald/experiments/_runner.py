@@ -23,8 +23,11 @@ from causalbald.experiments._store import Store
 from causalbald.experiments._trial import fit_propensity, needs_estimated_propensity
 
 Progress = Callable[[int, int], None]
+"""Called with (fits done, fits in all)."""
 POLL_SECONDS = 1.0
+"""How long to wait for the end of a trial before progress is reported again."""
 MAX_ATTEMPTS = 3
+"""How often a trial whose process dies is tried in all."""
 
 
 @dataclass
@@ -34,11 +37,11 @@ class TrialResult:
     Parameters
     ----------
     finished : int
-        Trials that the run finished.
+        Number of trials that the run finished.
     skipped : int
-        Trials that were finished before.
+        Number of trials that were finished before the run.
     failed : list of (TrialSpec, str)
-        Trials that failed, each with its error.
+        Trials that failed in the run, each with the type and the message of its error.
 
     Examples
     --------
@@ -54,16 +57,16 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A plan and what is left of it, before anything is written or fitted.
+    """The trials of a run, and which of them are left. Nothing is written or fitted until :meth:`start`.
 
     Parameters
     ----------
     store : Store
-        Where results are.
+        The folder of results.
     specs : list of TrialSpec
         All trials, each once.
     left : list of TrialSpec
-        The trials without a result.
+        The trials that had no result when the run was prepared.
 
     Examples
     --------
@@ -80,24 +83,29 @@ class PreparedRun:
 
     @classmethod
     def of(cls, specs: Iterable[TrialSpec], folder: str | Path) -> PreparedRun:
-        """Return the trials, and which of them have no result in ``folder`` yet.
+        """Return the trials, and which of them have no result in ``folder`` yet. Writes nothing.
 
         Parameters
         ----------
         specs : iterable of TrialSpec
-            The trials.
+            The trials. Repeated trials count once.
         folder : path
-            It need not exist.
+            Where results are kept. It need not exist.
 
         Returns
         -------
         PreparedRun
+
+        Raises
+        ------
+        InputError
+            If a packed table in the folder is damaged.
         """
         store, distinct = Store(folder), list({spec.key: spec for spec in specs}.values())
         return cls(store, distinct, [spec for spec in distinct if not store.is_done(spec)])
 
     def changed_plugins(self) -> int:
-        """Return how many of the trials that are left have a result with an older version of a plugin.
+        """Return how many of the trials that are left have a result of an older version of a plugin.
 
         Returns
         -------
@@ -114,7 +122,10 @@ class PreparedRun:
         ray_address: str | None = None,
         progress: Progress | None = None,
     ) -> TrialResult:
-        """Run the trials that are left, and keep each result.
+        """Write the plan into the folder, run the trials that are left, and keep each result there.
+
+        The plan is written before the first trial starts, also if no trial is left. A trial that fails does not stop
+        the run: the error is kept in the folder and returned.
 
         Parameters
         ----------
@@ -124,6 +135,7 @@ class PreparedRun:
         Returns
         -------
         TrialResult
+            How many trials were finished and skipped, and which failed.
 
         Raises
         ------
@@ -144,7 +156,10 @@ class PreparedRun:
         return result
 
     def _keep(self, spec: TrialSpec, outcome: object, result: TrialResult) -> None:
-        """Note in ``result`` and in the folder how a trial ended: a TrialState, or an exception."""
+        """Write into the folder how a trial ended, and change ``result`` in place. Called by :meth:`start`.
+
+        ``outcome`` is the trial's last TrialState, or the exception that the trial raised.
+        """
         if isinstance(outcome, TrialState):
             if not self.store.is_done(spec):  # a worker that does not see the folder could not write
                 self.store.finish(spec, outcome)
@@ -165,8 +180,9 @@ def run(
 ) -> TrialResult:
     """Run the trials that have no result in ``folder`` yet, and keep each result there.
 
-    A trial that was interrupted resumes after its last finished fit, with the same result as an uninterrupted one. A
-    trial that fails is noted, and the next run tries it again.
+    The plan is written into the folder first. A trial that was interrupted continues after its last finished fit, with
+    the same result as an uninterrupted one. A trial that fails does not stop the others: its error is kept in the
+    folder, and the next run tries the trial again.
 
     Parameters
     ----------
@@ -176,13 +192,13 @@ def run(
         Created if it does not exist. On a cluster, all nodes should see the folder: otherwise interrupted trials start
         again.
     workers : int
-        How many processes on this machine; with ``ray``, how many trials are sent at a time.
+        How many processes run trials on this machine; with ``ray``, how many trials are sent at a time.
     backend : "local" or "ray"
         Where trials run.
     ray_address : str, optional
-        Address of a Ray cluster; by default, a cluster is started on this machine.
+        Address of a Ray cluster. By default, a cluster is started on this machine. Ignored by ``local``.
     progress : callable, optional
-        Called with (fits done, fits in all).
+        Called with (fits done, fits in all): at once, and then about every second. A failed trial counts as done.
 
     Returns
     -------
@@ -191,8 +207,8 @@ def run(
     Raises
     ------
     InputError
-        If the folder is a file, or has a finished trial with the same name and other settings; or if there is no
-        cluster at the address.
+        If ``workers`` is below 1 or ``backend`` is unknown; if the folder is a file, or has a finished trial with the
+        same name and other settings; or if Ray is not installed or no cluster answers at the address.
 
     Examples
     --------
@@ -223,8 +239,10 @@ def run_trials(specs: Iterable[TrialSpec], *, workers: int = 1, progress: Progre
 
     Raises
     ------
+    InputError
+        If ``workers`` is below 1.
     RuntimeError
-        If a trial fails.
+        If a trial fails. It is raised after all trials have ended, and their tables are lost.
 
     Examples
     --------
@@ -243,9 +261,10 @@ def run_trials(specs: Iterable[TrialSpec], *, workers: int = 1, progress: Progre
 
 
 def _run_stored(spec: TrialSpec, folder: str) -> TrialState:
-    """Run a trial from where its file says that it stopped, and return its last state. Workers call it.
+    """Run a trial from where its file says that it stopped, and return its last state. Called in the worker processes.
 
-    Each fit replaces the trial's file. The propensity is fitted once for all trials on the same data.
+    Each fit replaces the trial's file, and the result replaces that file at the end. If the trial needs estimated
+    propensities, they are fitted once for all trials on the same data, and kept in the folder.
     On a machine that does not see the folder, the trial starts anew and writes nothing.
     """
     store = Store(folder)
@@ -263,11 +282,11 @@ def _run_stored(spec: TrialSpec, folder: str) -> TrialState:
 def _outcomes(
     pool: WorkerPool, specs: list[TrialSpec], store: Store, count: _FitCount
 ) -> Iterator[tuple[TrialSpec, object]]:
-    """Yield each trial as it ends, with its last state or the exception that it raised.
+    """Yield each trial as it ends, with its last state or the exception that it raised. Called by ``start``.
 
-    A trial whose process died is tried again, ``MAX_ATTEMPTS`` times in all. The last attempt is made alone, when all
-    other trials have ended: a process that dies ends all other processes of this machine too, and their trials must
-    not be blamed.
+    A trial whose process died is tried again, ``MAX_ATTEMPTS`` times in all. The last attempt is made alone, when no
+    other trial runs: a process that dies ends all other processes of this machine too, and their trials must not be
+    blamed. ``count`` reports progress at least every ``POLL_SECONDS``.
     """
     attempts = dict.fromkeys((spec.key for spec in specs), 0)
     waiting, alone, running = list(reversed(specs)), list[TrialSpec](), dict[Future[object], TrialSpec]()
@@ -287,23 +306,26 @@ def _outcomes(
 
 
 class _FitCount:
-    """Reports how many fits are done: those of finished trials, and those in the files of running trials.
+    """Reports how many fits are done: all fits of ended trials, and the fits in the files of running trials.
 
-    Files are the only thing that processes and the nodes of a cluster share with this process.
+    The files are read because worker processes and the nodes of a cluster share nothing else with this process.
     """
 
     def __init__(self, prepared: PreparedRun, progress: Progress | None) -> None:
-        """Report at once what was done before."""
+        """Report at once the fits of trials that were finished before the run."""
         self._store, self._progress = prepared.store, progress
         self._total = sum(spec.steps + 1 for spec in prepared.specs)
         self._done = self._total - sum(spec.steps + 1 for spec in prepared.left)
         self.show([])
 
     def add(self, spec: TrialSpec) -> None:
-        """Count all fits of a trial that has ended."""
+        """Count all fits of a trial that has ended, also if it failed. Reports nothing."""
         self._done += spec.steps + 1
 
     def show(self, running: Iterable[TrialSpec]) -> None:
-        """Call ``progress``, if there is one, with the fits done and the fits in all."""
+        """Call ``progress``, if there is one, with the fits done and the fits in all.
+
+        ``running`` are the trials whose files are read.
+        """
         if self._progress is not None:
             self._progress(self._done + sum(len(self._store.state(spec).rows) for spec in running), self._total)

@@ -22,14 +22,14 @@ from causalbald.models import CateEstimator
 _FORMAT = 1
 NAMES = ("dataset", "model", "acquisition", "batch", "track", "seed")
 """Columns that name a trial in tables."""
-# Fields that may name a plugin, and the modules that look their names up.
+# The fields of TrialSpec that may name a plugin, and the modules that look up their names.
 _REGISTRIES: dict[str, Any] = {"dataset": datasets, "model": models, "acquisition": acquisitions}
 PLUGIN_KINDS = tuple(_REGISTRIES)
 
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """Everything that defines a trial.
+    """Everything that defines a trial. Names and numbers are not checked before the trial is loaded or run.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ class TrialSpec:
     batch : "softmax", "greedy" or "auto", optional
         How scores become a batch; by default the acquisition function's own rule.
     track : "paid" or "paper"
-        Whether the outcomes of the validation split count, or are free.
+        With ``paper``, the model gets the outcomes of the validation split for free; see :func:`run_trial`.
     dataset_options, model_options : dict
-        Options of the data set and of the model. Those of the model win over the preset.
+        Options of the data set and of the model. Options of the model replace those of the preset.
 
     Attributes
     ----------
@@ -79,7 +79,10 @@ class TrialSpec:
     plugins: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Fill in the batch rule and the versions of plugins, and write numbers in one way."""
+        """Fill in the batch rule and the versions of plugins, so that equal trials have equal keys.
+
+        For the same reason the temperature becomes a float, and whole numbers in options become integers.
+        """
         if self.batch is None:
             object.__setattr__(self, "batch", self._default_batch)
         if self.temperature is not None:  # 1 and 1.0 are the same trial
@@ -90,12 +93,13 @@ class TrialSpec:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> TrialSpec:
-        """Return a stored trial, with the versions of plugins that it was stored with.
+        """Return a stored trial. Its plugins have the versions in the record, not those that are loaded now.
 
         Parameters
         ----------
         record : dict
-            From :meth:`to_json` or :meth:`arguments`, with ``plugins`` if the trial has any.
+            From :meth:`to_json`; or from :meth:`arguments`, with ``plugins`` added if the trial has any. Without
+            ``plugins``, the trial has none.
 
         Returns
         -------
@@ -108,12 +112,12 @@ class TrialSpec:
         return spec
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything that defines the trial, to be stored.
+        """Return everything that defines the trial, as a dict that can be written as JSON.
 
         Returns
         -------
         dict
-            All fields; ``plugins`` only if there are any.
+            All fields; ``plugins`` only if the trial has any.
         """
         return self.settings | ({"plugins": dict(self.plugins)} if self.plugins else {})
 
@@ -170,7 +174,9 @@ class TrialSpec:
         return f"{self.dataset}, {self.model}, {self.acquisition}, track {self.track}, seed {self.seed}"
 
     def updated(self) -> TrialSpec:
-        """Return the same trial with the plugins that are loaded now; plugins that are not loaded keep their version.
+        """Return the same trial with the versions of plugins that are loaded now.
+
+        A plugin that is not loaded keeps its version. This trial is not changed.
 
         Returns
         -------
@@ -189,7 +195,8 @@ class TrialSpec:
         Raises
         ------
         InputError
-            If the data set is a plugin that has changed since the trial was planned.
+            If the data set or one of its options is unknown, or it is a plugin that has changed since the trial was
+            planned.
         """
         self._check_plugin("dataset")
         return datasets.load(self.dataset, self.seed, **self.dataset_options)
@@ -204,7 +211,8 @@ class TrialSpec:
         Raises
         ------
         InputError
-            If the model is a plugin that has changed since the trial was planned.
+            If the model or one of its options is unknown, or it is a plugin that has changed since the trial was
+            planned.
         """
         self._check_plugin("model")
         return models.load(self.model, self.preset, random_state=self.seed, **self.model_options)
@@ -217,14 +225,16 @@ class TrialSpec:
         state: TrialState | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> TrialState:
-        """Run the trial and return its last state.
+        """Run the trial by :func:`run_trial`, and return its last state. Writes no files.
 
         Parameters
         ----------
         benchmark : Benchmark, optional
-            What :meth:`load` returned, if the caller has loaded it.
-        propensity, state, progress
+            What :meth:`load` returned. By default the data are loaded.
+        propensity, progress
             As for :func:`run_trial`.
+        state : TrialState, optional
+            Where the trial stopped earlier. The trial continues there, and changes ``state`` in place.
 
         Returns
         -------
@@ -234,7 +244,8 @@ class TrialSpec:
         Raises
         ------
         InputError
-            If a plugin has changed since the trial was planned, or the pool is too small for the plan.
+            If a name is unknown, a plugin has changed since the trial was planned, or the pool is too small for the
+            trial.
         """
         self._check_plugin("acquisition")
         state = TrialState() if state is None else state
@@ -261,12 +272,15 @@ class TrialSpec:
         return acq.load(self.acquisition).batch if self.acquisition in acq.names() else "softmax"
 
     def _loaded_plugins(self) -> dict[str, str]:
-        """Return the versions, as loaded now, of the plugins that the trial names."""
+        """Return the versions, as loaded now, of the plugins that the trial names, by field of the trial."""
         versions = {kind: plugin_version(kind, getattr(self, kind)) for kind in PLUGIN_KINDS}
         return {kind: version for kind, version in versions.items() if version is not None}
 
     def _check_plugin(self, kind: str) -> None:
-        """Raise InputError if a plugin is loaded in another version than the trial was planned with."""
+        """Raise InputError if a plugin is loaded in another version than the trial was planned with.
+
+        ``kind`` is one of ``PLUGIN_KINDS``. Nothing is raised for a name that is not loaded.
+        """
         name, version = getattr(self, kind), self.plugins.get(kind)
         loaded = plugin_version(kind, name)
         if is_loaded(kind, name) and loaded != version:
@@ -277,21 +291,24 @@ class TrialSpec:
 
 
 def plugin_version(kind: str, name: str) -> str | None:
-    """Return the version of a loaded plugin; None for what ships with this package, and for unknown names.
+    """Return the version of a loaded plugin, a digest of its source; None for names of this package and unknown names.
 
-    ``kind`` is the field of :class:`TrialSpec` that has the name.
+    ``kind`` is one of ``PLUGIN_KINDS``: the field of :class:`TrialSpec` that has the name.
     """
     version: str | None = _REGISTRIES[kind].version(name)
     return version
 
 
 def is_loaded(kind: str, name: str) -> bool:
-    """Return whether the registry of this kind has the name."""
+    """Return whether a data set, model or acquisition function, as ``kind`` says, is registered with the name."""
     return name in _REGISTRIES[kind].names()
 
 
 def _with_whole_numbers(value: Any) -> Any:
-    """Return options in which whole numbers are integers, also if they were written as 200.0, in lists and dicts."""
+    """Return options in which every whole number is an integer: 200.0 becomes 200, also within lists and dicts.
+
+    Tuples become lists, as in JSON. The options themselves are not changed.
+    """
     if isinstance(value, dict):
         return {name: _with_whole_numbers(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -300,6 +317,6 @@ def _with_whole_numbers(value: Any) -> Any:
 
 
 def _digest(content: dict[str, Any]) -> str:
-    """Return 12 hexadecimal digits that stand for the content."""
+    """Return 12 hexadecimal digits of a hash of the content and ``_FORMAT``. The order of the names does not matter."""
     text = json.dumps({"format": _FORMAT, **content}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -13,14 +13,15 @@ import pandas as pd
 class TrialState:
     """How far a trial has come.
 
-    :func:`run_trial` appends to both lists, so that a trial that was stopped can go on.
+    :func:`run_trial` appends to both lists in place, so that a trial that was stopped can continue.
 
     Parameters
     ----------
     rows : list of dict
-        One for each fit, with the columns that :func:`run_trial` describes.
+        A dict for each finished fit, with the columns that :func:`run_trial` describes.
     acquired : list of list of int
-        The pool positions measured before each fit; the last list may belong to the next fit.
+        The pool positions measured before each fit, a list per fit. There may be one list more than rows: the batch for
+        the next fit.
 
     Examples
     --------
@@ -36,36 +37,37 @@ class TrialState:
     acquired: list[list[int]] = field(default_factory=list)
 
     def table(self) -> pd.DataFrame:
-        """Return the rows as a table.
+        """Return the rows as a table: a row per finished fit.
 
         Returns
         -------
         DataFrame
-            ``attrs["acquired"]`` holds the positions measured before each fit, a list per row.
+            ``attrs["acquired"]`` holds the positions measured before each fit, a list per row. Without rows, the table
+            has no columns.
         """
         table = pd.DataFrame(self.rows)
         table.attrs["acquired"] = self.acquired[: len(self.rows)]
         return table
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state as JSON holds it: NaN becomes None.
+        """Return the state as a dict that can be written as JSON.
 
         Returns
         -------
         dict
-            With the keys ``rows`` and ``acquired``.
+            With the keys ``rows``, in which None stands for NaN, and ``acquired``, the list of this state itself.
         """
         rows = [{name: None if math.isnan(value) else value for name, value in row.items()} for row in self.rows]
         return {"rows": rows, "acquired": self.acquired}
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> TrialState:
-        """Return the state that :meth:`to_json` wrote.
+        """Return the state that :meth:`to_json` wrote; None becomes NaN again.
 
         Parameters
         ----------
         record : dict
-            Keys other than ``rows`` and ``acquired`` are ignored.
+            Needs the keys ``rows`` and ``acquired``. Other keys are ignored.
 
         Returns
         -------

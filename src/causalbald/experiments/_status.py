@@ -24,11 +24,11 @@ class KindStatus:
     dataset, model, track : str
         Which trials.
     done, failed, started, left : int
-        How many trials are finished, have failed, are under way, or have not started.
+        How many trials are finished, have failed, are under way, or have not started. Each trial counts once.
     core_hours : float
-        Time spent so far.
+        Time spent on finished trials, those of older plugin versions included.
     minutes_left : float or None
-        None if no trial of this kind is finished.
+        Until all trials are finished, the failed ones too. None if no trial of this kind is finished.
 
     Examples
     --------
@@ -59,11 +59,11 @@ class Status:
     failed : list of (TrialSpec, str)
         The trials that failed, each with the last line of its traceback.
     hours_left : float
-        For all trials of kinds with finished trials.
+        Until all trials are finished, without the ``unknown`` ones.
     unknown : int
-        How many trials are of kinds without finished trials.
+        How many trials have a data set, model and track of which no trial is finished, so that their time is unknown.
     older : int
-        How many finished trials are of an older version of a plugin, and so do not count as done.
+        How many finished trials are of an older version of a plugin. They do not count as done.
 
     Examples
     --------
@@ -80,17 +80,17 @@ class Status:
 
 
 def status_of(folder: str | Path, workers: int = 1) -> Status:
-    """Return which of the planned trials are done, under way, failed or left.
+    """Return how many of the planned trials are done, under way, failed or left, and about how long the rest will take.
 
-    Plugins count as they are loaded now: trials of an older version are left to be run again. The time left is
-    estimated from the finished fits of the same data set, model and track.
+    Trials count with the versions of plugins that are loaded now: trials of an older version are to be run again. The
+    time left is estimated from the finished trials of the same data set, model and track. Nothing is written.
 
     Parameters
     ----------
     folder : path
         Where :func:`run` kept its results.
     workers : int
-        How many trials run at a time.
+        How many trials will run at a time; at least 1. The estimates of the time left are divided by it.
 
     Returns
     -------
@@ -146,7 +146,10 @@ def status_of(folder: str | Path, workers: int = 1) -> Status:
 
 
 def _seconds(store: Store) -> tuple[dict[_Kind, float], dict[_Kind, float]]:
-    """Return, by kind of trial, the mean seconds of a fit with its scoring, and all seconds; empty if none is done."""
+    """Return the mean seconds of a fit with its scoring, and the sum of these seconds, of the finished trials.
+
+    Both are by kind of trial: data set, model and track. Both are empty if no trial is finished.
+    """
     try:
         table = store.rows()
     except InputError:

@@ -2,11 +2,11 @@
 
 A folder holds
 
-- ``planned.json``: all trials that were ever asked for;
+- ``planned.json``: all trials that were ever planned;
 - ``trials/KEY.json``: finished trials;
 - ``partial/KEY.json``: how far unfinished trials have come;
 - ``failed/KEY.json``: why trials failed;
-- ``propensity/KEY.npy``: estimated propensities, by data set and seed;
+- ``propensity/KEY.npy``: estimated propensities; here KEY stands for data set and seed;
 - ``tables/``: finished trials as tidy CSV, if they were packed; small enough for version control.
 """
 
@@ -59,7 +59,7 @@ class Store:
         self.folder = Path(folder)
 
     def open(self) -> Store:
-        """Create the folder if it does not exist, and return this store.
+        """Create the folder and its parts if they do not exist, and return this store.
 
         Returns
         -------
@@ -77,7 +77,7 @@ class Store:
         return self
 
     def plan(self, specs: Iterable[TrialSpec]) -> None:
-        """Add trials to those that were planned before. Called by :func:`run` before the first fit.
+        """Add trials to ``planned.json``, each once. Called by :func:`run` before the first fit.
 
         Parameters
         ----------
@@ -88,6 +88,7 @@ class Store:
         ------
         InputError
             If the folder has a finished trial with the same name and other settings: tables could not tell them apart.
+            Then nothing is added.
         """
         with locked(self.folder / "planned.lock"):  # two runs may start at once
             before = self.planned()
@@ -95,7 +96,7 @@ class Store:
             done = {tuple(spec.names.values()): spec for spec in before if self.is_done(spec)}
             for spec in specs:
                 self._check_name(spec, done.get(tuple(spec.names.values()), spec))
-                if spec.plugins:  # of several versions of a trial, the last in the plan is the one asked for last
+                if spec.plugins:  # of several versions of a trial, the last one in the plan was planned last
                     planned.pop(spec.key, None)
                 planned[spec.key] = spec
             lines = [
@@ -116,27 +117,27 @@ class Store:
             )
 
     def planned(self) -> list[TrialSpec]:
-        """Return all trials that were ever asked for, in that order.
+        """Return all trials that were ever planned, in the order of planning; none if the folder has no plan.
 
         Returns
         -------
         list of TrialSpec
-            With the versions of plugins that the trials were planned with.
+            With the versions of plugins that the trials were planned with: a trial may occur in several versions.
         """
         return [TrialSpec.from_json(record) for record in read_json(self.folder / "planned.json") or []]
 
     def current(self) -> list[TrialSpec]:
-        """Return every planned trial once, with the plugins that are loaded now.
+        """Return every planned trial once, with the versions of plugins that are loaded now.
 
         Returns
         -------
         list of TrialSpec
-            If a plugin is not loaded, its trials have the version that was asked for last.
+            If a plugin is not loaded, its trials have the version that was planned last.
         """
         return _updated(self.planned())
 
     def older(self) -> list[TrialSpec]:
-        """Return the finished trials of which a plugin has changed since.
+        """Return the finished trials with another version of a plugin than :meth:`current` gives.
 
         Returns
         -------
@@ -147,7 +148,7 @@ class Store:
         return [spec for spec in planned if spec.key not in current and self.is_done(spec)]
 
     def is_done(self, spec: TrialSpec) -> bool:
-        """Return whether the folder has the trial's result.
+        """Return whether the folder has the trial's result, in a file of its own or packed.
 
         Parameters
         ----------
@@ -161,7 +162,7 @@ class Store:
         return self._path("trials", spec).exists() or spec.key in self._packed_keys
 
     def state(self, spec: TrialSpec) -> TrialState:
-        """Return how far an unfinished trial has come.
+        """Return how far an unfinished trial has come, as :meth:`keep` wrote it.
 
         Parameters
         ----------
@@ -171,13 +172,13 @@ class Store:
         Returns
         -------
         TrialState
-            Empty if the trial has not started.
+            Empty if the trial has not started, and if it is finished.
         """
         record = read_json(self._path("partial", spec))
         return TrialState() if record is None else TrialState.from_json(record)
 
     def keep(self, spec: TrialSpec, state: TrialState) -> None:
-        """Write how far a trial has come. Called after each fit.
+        """Write how far a trial has come, in place of what was written before. Called after each fit.
 
         Parameters
         ----------
@@ -189,7 +190,7 @@ class Store:
         write_json(self._path("partial", spec), _record(spec, state))
 
     def finish(self, spec: TrialSpec, state: TrialState) -> None:
-        """Write a result, and delete what was noted before about the trial.
+        """Write a trial's result, and delete the trial's files in ``partial/`` and ``failed/``.
 
         Parameters
         ----------
@@ -203,7 +204,7 @@ class Store:
             self._path(kind, spec).unlink(missing_ok=True)
 
     def fail(self, spec: TrialSpec, error: str) -> None:
-        """Write that a trial failed, and why.
+        """Write that a trial failed, and why. What :meth:`keep` wrote about the trial stays.
 
         Parameters
         ----------
@@ -225,7 +226,7 @@ class Store:
         return [(TrialSpec.from_json(record["spec"]), record["error"]) for record in records]
 
     def results(self) -> list[tuple[TrialSpec, TrialState]]:
-        """Return all finished trials that are not packed, in the order in which they were planned.
+        """Return all finished trials that are not packed, in the order of planning; trials without a plan come last.
 
         Returns
         -------
@@ -234,31 +235,32 @@ class Store:
         return self._results(_places(self.planned()))
 
     def _results(self, places: dict[str, int]) -> list[tuple[TrialSpec, TrialState]]:
-        """Return all finished trials that are not packed, ordered by the places of their keys in the plan."""
+        """Return :meth:`results`, given the place of each trial's key in the plan."""
         paths = (self.folder / "trials").glob("*.json")
         ordered = sorted(paths, key=lambda path: (places.get(path.stem, len(places)), path.stem))
         return [(TrialSpec.from_json(record["spec"]), TrialState.from_json(record)) for record in read_all(ordered)]
 
     def table(self) -> pd.DataFrame:
-        """Return a row per fit of all finished trials, with columns that name the trial, in the order of planning.
+        """Return a table with a row per fit of each finished trial, in the order of planning.
 
         Each plugin has one version: the one that is loaded, or else the only one in the folder. A PluginWarning says
-        which trials are omitted.
+        how many trials of other versions are omitted.
 
         Returns
         -------
         DataFrame
-            ``key``, the names of :class:`TrialSpec`, and the columns of :func:`run_trial`.
+            ``key``, the columns :data:`NAMES`, and the columns of :func:`run_trial`.
 
         Raises
         ------
         InputError
-            If no trial is finished, or a plugin that is not loaded has trials of several versions.
+            If no trial is finished, only other versions of a loaded plugin are, or a plugin that is not loaded has
+            trials of several versions.
         """
         return of_one_version(self.rows(), [self])
 
     def rows(self) -> pd.DataFrame:
-        """Return the rows of :meth:`table` for all versions of plugins.
+        """Return a table as :meth:`table` does, but with the trials of all versions of plugins.
 
         Returns
         -------
@@ -282,12 +284,13 @@ class Store:
     def pack(self) -> int:
         """Write all finished trials as tidy CSV into ``tables/``, and delete their single files.
 
-        Numbers are rounded to five digits. Acquired positions are kept only for each method's first seed.
+        Numbers are rounded to five digits. Acquired positions are kept only for trials with the plan's smallest seed.
+        What was packed before is kept. Raises InputError if no trial is finished.
 
         Returns
         -------
         int
-            How many trials were packed.
+            How many trials were packed now.
         """
         results = self.results()
         first_seed = min((spec.seed for spec in self.planned()), default=0)
@@ -313,7 +316,7 @@ class Store:
         Raises
         ------
         InputError
-            If the trial was packed without its positions.
+            If the trial is not finished, or was packed without its positions.
         """
         record = read_json(self._path("trials", spec))
         if record is not None:
@@ -325,7 +328,7 @@ class Store:
 
     @cached_property
     def _packed_keys(self) -> frozenset[str]:
-        """Keys of the trials in ``tables/``."""
+        """Keys of the trials in ``tables/``, read once: if another process packs, this store does not notice."""
         return frozenset(read_tables(self.folder)["key"])
 
     def propensity(self, spec: TrialSpec) -> Array | None:
@@ -345,16 +348,16 @@ class Store:
         return propensity
 
     def propensity_or(self, spec: TrialSpec, fit: Callable[[], Array]) -> Array:
-        """Return the estimated propensities of the trial's pool; call ``fit`` and keep the result if there are none.
+        """Return the propensities that the folder has for the trial's pool; if it has none, fit and keep them.
 
-        Other processes that ask for the same propensities wait until they are there.
+        Other processes that need the same propensities wait meanwhile, except on systems without file locks.
 
         Parameters
         ----------
         spec : TrialSpec
             Any trial on the same data.
         fit : callable
-            Returns the propensities (N,).
+            Returns the propensities (N,). Called only if the folder has none.
 
         Returns
         -------
@@ -370,20 +373,20 @@ class Store:
         return propensity
 
     def _path(self, kind: str, spec: TrialSpec) -> Path:
-        """Return the file that a trial has in one of the folders ``_FOLDERS``."""
+        """Return the file that a trial has, or would have, in the folder ``kind``, one of ``_FOLDERS``."""
         return self.folder / kind / f"{spec.key}.json"
 
 
 def _updated(planned: Iterable[TrialSpec]) -> list[TrialSpec]:
-    """Return each trial once, with the plugins that are loaded now; the last version if a plugin is not loaded."""
+    """Return :meth:`Store.current` for a plan that has been read."""
     return list({spec.settings_key: spec.updated() for spec in planned}.values())
 
 
 def _places(planned: list[TrialSpec]) -> dict[str, int]:
-    """Return the place of each trial's key in the plan."""
+    """Return the place of each trial in the plan, counted from 0, by the trial's key."""
     return {spec.key: place for place, spec in enumerate(planned)}
 
 
 def _record(spec: TrialSpec, state: TrialState) -> dict[str, Any]:
-    """Return the content of a trial's file."""
+    """Return the content of a trial's file in ``trials/`` or ``partial/``."""
     return {"version": __version__, "spec": spec.to_json(), **state.to_json()}

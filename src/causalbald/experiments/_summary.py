@@ -40,17 +40,19 @@ def summarise(
     trials : DataFrame
         A row per fit, as from :meth:`Store.table`.
     baseline : str
-        Acquisition function with which the others are compared, paired by seed.
+        Acquisition function with which the others are compared, paired by seed. If a group lacks it, comparisons with
+        it are NaN.
     error : str
-        Column to summarise. Trials that lack its values are omitted.
+        Column to summarise. A trial that lacks a value of this column is omitted.
     labels : int, optional
-        Number of labels at which methods are judged; by default the largest number that all trials of a group have.
+        Number of labels at which methods are judged. At most, and by default, it is the largest number that all trials
+        of the same data set, model and track have.
     target : float, optional
-        Error to be reached; by default the baseline's mean error at ``labels``, over the seeds that both methods have.
+        Error to be reached. By default, the baseline's mean error at ``labels``, over the seeds that both methods have.
     alpha : float
         Intervals contain the quantity with probability 1 - alpha.
     timings : bool
-        Whether to add the mean seconds of a trial.
+        Whether to add the mean seconds of a trial, from the columns ``seconds_fit`` and ``seconds_score``.
 
     Returns
     -------
@@ -64,13 +66,13 @@ def summarise(
         - ``wins``, the share of seeds whose area is smaller than the baseline's, over the seeds that both methods have;
         - ``difference``, the mean difference of these areas, with its t-interval ``lower, upper``. A negative
           difference is better than the baseline;
-        - ``seconds``, if asked for.
+        - ``seconds``, with ``timings``.
 
     Raises
     ------
     InputError
-        If a column is missing, a method has two trials with the same seed, or methods have fits at different numbers of
-        labels.
+        If a column is missing, no trial has all values, a method has two trials with the same seed, methods have fits
+        at different numbers of labels, no fit has ``labels`` labels, or ``alpha`` is not between 0 and 1.
 
     Examples
     --------
@@ -106,9 +108,10 @@ def summarise(
 
 
 def _common_end(group: pd.DataFrame, labels: int | None) -> int:
-    """Return the number of labels at which a group is judged: ``labels``, but no more than all its trials have.
+    """Return the number of labels at which the trials of one data set, model and track are judged.
 
-    Raises InputError if no fit of the group has ``labels`` labels.
+    It is ``labels``, but at most the largest number that all these trials have; without ``labels``, that number. Raises
+    InputError if no fit of the group has ``labels`` labels.
     """
     most = int(group.groupby(["acquisition", "seed"])["labels"].max().min())
     if labels is None:
@@ -122,7 +125,10 @@ def _common_end(group: pd.DataFrame, labels: int | None) -> int:
 
 
 def _check_same_labels(group: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse methods with fits at different numbers of labels: their areas cannot be compared."""
+    """Raise InputError if methods have fits at different numbers of labels: their areas cannot be compared.
+
+    ``names`` say in the message which data set, model and track ``group`` has.
+    """
     fits = {str(name): sorted(set(method["labels"])) for name, method in group.groupby("acquisition", sort=False)}
     first = next(iter(fits))
     for name, labels in fits.items():
@@ -135,12 +141,15 @@ def _check_same_labels(group: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def _first_few(labels: list[int]) -> str:
-    """Return the first three numbers as text."""
+    """Return at most the first three numbers as text, with dots if there are more."""
     return ", ".join(map(str, labels[:3])) + (", …" if len(labels) > 3 else "")
 
 
 def _errors(method: pd.DataFrame, end: int, error: str) -> dict[str, Any]:
-    """Return the columns of a method's summary that need no other method."""
+    """Return ``seeds`` to ``area`` of a method's summary, which need no other method.
+
+    ``end`` is the number of labels at which the method is judged. ``se`` is NaN if there is only one trial.
+    """
     last = method.loc[method["labels"] == end, error]
     return {
         "seeds": method["seed"].nunique(),
@@ -155,9 +164,10 @@ def _errors(method: pd.DataFrame, end: int, error: str) -> dict[str, Any]:
 def _needed(
     method: pd.DataFrame, reference: pd.DataFrame, target: float | None, error: str, alpha: float
 ) -> dict[str, float]:
-    """Return the labels that a method needs for ``target``, or for the error with which the baseline ends.
+    """Return ``needed``, ``needed_lower`` and ``needed_upper`` of a method's summary.
 
-    All are NaN if there is no target and no seed that both methods have.
+    These are the labels that the method needs for the error ``target``; without a target, for the error with which the
+    baseline, ``reference``, ends. All are NaN if there is no target and no seed that both methods have.
     """
     seeds = set(method["seed"]) & set(reference["seed"])
     if target is not None:
@@ -171,7 +181,10 @@ def _needed(
 
 
 def _against(method: pd.DataFrame, reference: pd.DataFrame, error: str, alpha: float) -> dict[str, float]:
-    """Return the paired comparison of areas with the baseline; all NaN for the baseline itself and without pairs."""
+    """Return ``wins``, ``difference``, ``lower`` and ``upper`` of a method's summary: its areas against the baseline's.
+
+    Areas are compared seed by seed. All are NaN for the baseline itself, and if the methods share no seed.
+    """
     gap = (areas(method, error) - areas(reference, error)).dropna().to_numpy() if len(reference) else np.empty(0)
     if not len(gap) or method["acquisition"].iloc[0] == reference["acquisition"].iloc[0]:
         return dict.fromkeys(("wins", "difference", "lower", "upper"), float("nan"))

@@ -37,7 +37,7 @@ from causalbald.models import load as load_model
 from causalbald.pools import MemoryPool, batch_rule, choose_batch
 
 LEAST_NUMBERS = {"warm_start": 2, "batch_size": 1, "steps": 0}
-"""The numbers that describe a trial, and how small each may be."""
+"""The smallest ``warm_start``, ``batch_size`` and ``steps`` that a trial may have."""
 
 
 @one_thread()
@@ -65,7 +65,7 @@ def run_trial(
     benchmark : Benchmark
         The data, with known effects.
     model : str or CateEstimator
-        A name, or an estimator that is cloned for each fit.
+        A name, or an estimator. An estimator is cloned for each fit, and not changed.
     acquisition : str or callable
         Decides which units to measure next.
     warm_start : int
@@ -77,27 +77,32 @@ def run_trial(
     seed : int
         Determines the warm start, the model's random numbers and the batches.
     track : "paid" or "paper"
-        ``paper`` gives the model the outcomes of the validation split for free, and leaves the propensity term
-        untempered, as the original experiments did. ``paid`` counts every outcome that the model gets.
+        ``paper`` does as the original experiments did: the model gets the outcomes of the validation split for free,
+        and the softmax temperature does not apply to the propensity. ``paid`` counts every outcome that the model gets.
     propensity : (N,), optional
-        P(treated given x) of the pool, used instead of an estimate.
+        P(treated given x) of the pool. By default it is estimated, if the acquisition function needs it or the
+        benchmark does not know the true one.
     cost : (N,), optional
-        What measuring each unit costs. A batch may then cost as much as ``batch_size`` average units, and units are
-        chosen by importance per cost. A random batch has ``batch_size`` units, which cost the same on average.
+        What measuring each unit costs. Units are then chosen by importance per cost. All labels together may cost as
+        much as the planned number of average units: a batch gets what earlier batches left. Functions registered with
+        ``per_cost=False``, such as random, choose ``batch_size`` units whatever they cost.
     state : TrialState, optional
-        Where an earlier run of the same trial stopped. The trial goes on there, with the same result as an
-        uninterrupted one. The state is updated after each fit, before ``progress`` is called.
+        Where an earlier run of the same trial stopped. The state is changed in place: it gets a row and a batch after
+        each fit, before ``progress`` is called. The trial continues after its last row, with the same result as an
+        uninterrupted one. Batches after that row, except the next one, are dropped from the state.
     progress : callable, optional
-        Called with (fits done, fits in all).
+        Called with (fits done, fits in all) after each fit.
 
     Returns
     -------
     DataFrame
-        ``step, labels``; the errors on the test split ``pehe, ate_error, policy_regret, coverage95``;
+        ``step, labels``; on the test split ``pehe, ate_error, policy_regret, coverage95``;
         ``width_inside, width_outside, overlap_share, treated_share``; ``seconds_fit, seconds_score``; and ``spent`` if
         units have costs.
 
-        - ``policy_regret`` is lost by treating the units whose estimated effect is positive.
+        - ``policy_regret`` is the mean loss per unit if the units with a positive estimated effect are treated,
+          relative to treating the units with a positive true effect.
+        - ``coverage95`` is the share of test units whose 95 % interval contains the true effect.
         - ``overlap_share`` is the share of measured units whose propensity lies in [0.1, 0.9], whatever the share of
           treated units is. The propensity is the true one if the benchmark has it, otherwise an estimate.
         - ``width_inside`` and ``width_outside`` are mean widths of 95 % intervals for the effects of test units whose
@@ -107,7 +112,8 @@ def run_trial(
     Raises
     ------
     InputError
-        If a number is too small, the pool too small for the plan, or a name unknown.
+        If a number is too small, the pool is too small for the plan or lacks an arm, a name is unknown, or a cost is
+        not above 0.
 
     Examples
     --------
@@ -170,11 +176,14 @@ class _Study:
     cost: Array | None  # (N,)
 
     def fit(self, measured: Positions) -> CateEstimator:
-        """Return a new model, fitted on the outcomes of the measured units."""
+        """Return a new model, fitted on the outcomes of the measured units, by :func:`refit`."""
         return refit(self.benchmark, self.template, measured, free_validation=self.track == "paper")
 
     def choose(self, model: CateEstimator, measured: Positions, step: int) -> Positions:
-        """Return the units to measure after fit number ``step``."""
+        """Return the units (size,) to measure after fit number ``step``, counted from 0; none if nothing can be paid.
+
+        The same ``seed`` and ``step`` give the same draws.
+        """
         pool, rule, temperature, propensity = self.benchmark.pool, self.batch, self.temperature, self.propensity
         available = np.setdiff1d(np.arange(len(pool)), measured)
         size, budget = self._limits(self.planned_labels[step + 1], measured, available)
@@ -196,9 +205,11 @@ class _Study:
         )
 
     def _limits(self, planned: int, measured: Positions, available: Positions) -> tuple[int, float | None]:
-        """Return the largest size of the next batch and what it may cost, after ``planned`` labels in all.
+        """Return the largest size of the next batch, and the budget for it; None if there is no budget.
 
-        With costs, ``planned`` average units may be paid in all. Random batches have the planned size instead.
+        ``planned`` is the number of labels that the trial should have after the batch. With costs, all labels together
+        may cost as much as ``planned`` average units. Without costs, and for functions with ``per_cost=False``, the
+        batch fills up to ``planned`` labels. Called by ``choose``.
         """
         if self.cost is None or not self.function.per_cost:
             return planned - len(measured), None
@@ -207,7 +218,10 @@ class _Study:
         return int(np.clip(budget / cheapest, 0, len(available))), budget
 
     def describe(self, model: CateEstimator, measured: Positions) -> dict[str, float]:
-        """Return the row of a fit: numbers of labels, errors on the test split, and what was measured."""
+        """Return a row of :func:`run_trial`'s table, without the step and the seconds.
+
+        The estimated effects are the middles of the model's 95 % intervals.
+        """
         pool, test, truth = self.benchmark.pool, self.benchmark.test, self.benchmark.test.effect
         lower, upper = model.effect_interval(test.x, alpha=0.05)
         effect, width = (lower + upper) / 2, upper - lower
@@ -240,7 +254,7 @@ def refit(
     benchmark : Benchmark
         The data.
     template : CateEstimator
-        The model; it stays as it is.
+        The model. It is cloned, and not changed.
     positions : (n,)
         Units of the pool that were measured.
     free_validation : bool
@@ -253,7 +267,7 @@ def refit(
     Raises
     ------
     InputError
-        If a position is not in the pool, or the units do not have both arms.
+        If a position is repeated or not in the pool, or the units do not have both arms.
 
     Examples
     --------
@@ -272,31 +286,38 @@ def refit(
 
 
 def needs_estimated_propensity(pool: Split, function: acq.AcquisitionFunction) -> bool:
-    """Return whether a trial estimates the propensity: for the acquisition function, or to describe its labels."""
+    """Return whether a trial needs an estimate of the propensity, if its caller gives none.
+
+    It needs one for an acquisition function that uses propensities, and for the ``overlap_share`` of a pool whose true
+    propensity is unknown.
+    """
     return pool.propensity is None or "propensity" in function.needs
 
 
 @one_thread()
 def fit_propensity(pool: Split, seed: int) -> Array:
-    """Return estimated P(treated given x) of the pool, (N,): for each unit from a model that has not seen its arm."""
+    """Return estimated P(treated given x) of the pool, (N,). Each unit's comes from a model that has not seen its arm.
+
+    Images get a :class:`PropensityNetwork`, tables a :class:`PropensityModel`; ``seed`` is its ``random_state``.
+    """
     model = PropensityModel(random_state=seed) if pool.x.ndim == 2 else PropensityNetwork(random_state=seed)
     cross_fitted: Array = model.fit(pool.x, pool.t).cross_fitted_
     return cross_fitted
 
 
 def warm_start_positions(treatment: Treatment, size: int, seed: int) -> Positions:
-    """Return ``size`` random positions that depend on the seed alone, and include both arms.
+    """Return ``size`` random positions that include both arms.
 
-    If chance leaves an arm out, the last position is replaced by the next one of that arm.
+    If chance leaves an arm out, the last position is replaced by the next random position of that arm.
 
     Parameters
     ----------
     treatment : (N,)
         The arm of each unit of the pool.
     size : int
-        How many units; at least 2.
+        How many units, at least 2. It is not checked.
     seed : int
-        Every acquisition function and model gets the same units for the same seed.
+        The same seed gives the same units, whatever the acquisition function and the model are.
 
     Returns
     -------
@@ -325,7 +346,7 @@ def warm_start_positions(treatment: Treatment, size: int, seed: int) -> Position
 
 
 def _mean(values: Array) -> float:
-    """Return the mean, NaN if there are no values."""
+    """Return the mean, or NaN if there are no values."""
     return float(values.mean()) if len(values) else math.nan
 
 
@@ -334,7 +355,8 @@ def _untempered(propensity: Array | None, treatment: Treatment, temperature: flo
 
     The score has the term log(1 - pi_t), with pi_t = P(arm t given x). Softmax divides the score by T.
     With (1 - pi_t)^T in place of 1 - pi_t, the exponent becomes T log(1 - pi_t) / T = log(1 - pi_t).
-    Without a temperature, propensities stay as they are.
+    Propensities are returned unchanged if there is no temperature, or if it is 0. Raises InputError for a propensity
+    that is no probability. Called by ``_Study.choose``.
     """
     if propensity is None or not temperature:
         return propensity
@@ -344,7 +366,10 @@ def _untempered(propensity: Array | None, treatment: Treatment, temperature: flo
 
 
 def _check_numbers(pool_size: int, **numbers: int) -> None:
-    """Raise InputError if a number of the plan is too small, or the plan needs more units than the pool has."""
+    """Raise InputError if a number is below ``LEAST_NUMBERS``, or the trial needs more units than the pool has.
+
+    ``numbers`` are ``warm_start``, ``batch_size`` and ``steps``.
+    """
     for name, value in numbers.items():
         check_int(value, name, low=LEAST_NUMBERS[name])
     warm_start, batch_size, steps = numbers["warm_start"], numbers["batch_size"], numbers["steps"]

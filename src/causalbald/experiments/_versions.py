@@ -27,16 +27,17 @@ class _VersionedTrial(NamedTuple):
 
 
 def of_one_version(table: pd.DataFrame, stores: Sequence[Store]) -> pd.DataFrame:
-    """Return the rows of ``table`` whose plugins have the version that is loaded, or else the only one there is.
+    """Return the rows of ``table`` in which each plugin has one version.
 
-    A PluginWarning says which trials are omitted, and the version of plugins that are not loaded.
+    That version is the one that is loaded, or the only one in the table if the plugin is not loaded. A PluginWarning
+    says how many trials are omitted, and which version the trials of a plugin that is not loaded have.
 
     Parameters
     ----------
     table : DataFrame
-        Rows with the ``key`` of their trial, as from :meth:`Store.rows`.
+        Rows with the ``key`` of their trial, as from :meth:`Store.rows`. It is not changed.
     stores : sequence of Store
-        Where the trials are.
+        The folders that have the trials of ``table``.
 
     Returns
     -------
@@ -74,7 +75,10 @@ def of_one_version(table: pd.DataFrame, stores: Sequence[Store]) -> pd.DataFrame
 
 
 def _specs(keys: set[str], stores: Sequence[Store]) -> list[tuple[TrialSpec, str]]:
-    """Return the trials with these keys, once for each folder that has the trial, with the folder."""
+    """Return the finished trials with these keys, each with its folder.
+
+    A trial that two folders have is returned twice. A trial that is not in a folder's plan is read from its own file.
+    """
     specs = []
     for store in stores:
         planned = [spec for spec in store.planned() if spec.key in keys and store.is_done(spec)]
@@ -85,9 +89,11 @@ def _specs(keys: set[str], stores: Sequence[Store]) -> list[tuple[TrialSpec, str
 
 
 def _outdated(kind: str, name: str, trials: list[_VersionedTrial]) -> set[str]:
-    """Return the keys of a plugin's trials that have another version than the one to be used, after a warning.
+    """Return the keys of the trials that have another version of a plugin than the loaded one, and warn of them.
 
-    Raises InputError as :func:`of_one_version` does.
+    ``kind`` is one of ``PLUGIN_KINDS``, ``name`` the plugin's name and ``trials`` all trials that name it. If the
+    plugin is not loaded, no key is returned, and a warning names its version. Raises InputError as
+    :func:`of_one_version` does.
     """
     versions = list(dict.fromkeys(trial.version for trial in trials))
     if not is_loaded(kind, name):
@@ -125,7 +131,7 @@ def _warn(message: str) -> None:
 
 
 def _places(trials: list[_VersionedTrial]) -> str:
-    """Return in words how many trials of each version are in each folder."""
+    """Return in words how many trials of each version are in each folder, for messages."""
     counts = Counter((trial.version, trial.folder) for trial in trials)
     return "; ".join(
         f"{number} of version {version or 'unknown'} in {folder!r}" for (version, folder), number in counts.items()

@@ -1,6 +1,6 @@
 """What only reproduces the paper: its figures, its search for hyper-parameters, and published rivals.
 
-Everything here is imported when first used.
+Each name is imported from its module when the name is first used.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    """Import the module that defines a public name, and return what the name stands for. Called by Python."""
     if name in _HOMES:
         return getattr(importlib.import_module(f"causalbald.paper.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'causalbald.paper' has no attribute {name!r}")

@@ -21,22 +21,22 @@ from causalbald.figures import ARM_COLOURS, ARM_NAMES, house_style, look, new_fi
 from causalbald.models import CateEstimator
 
 MAX_COLUMNS = 8
-_MAX_UNITS = 2000  # whose effects are predicted from images, which takes long
-_CELLS = 40
+_MAX_UNITS = 2000  # effects of more units are not predicted along a latent coordinate: images take long
+_CELLS = 40  # of equal width, along a latent coordinate
 
 
 @dataclass(frozen=True)
 class MeasuredSet:
-    """What one method measured.
+    """The units that one method measured, and what the model learned from them.
 
     Parameters
     ----------
     name : str
         Name of the method.
     positions : (n,)
-        Units of the pool that were measured.
+        Units of the pool that were measured. They are checked when they are drawn.
     model : CateEstimator
-        Fitted on their outcomes.
+        Fitted on the outcomes of these units.
 
     Examples
     --------
@@ -54,16 +54,16 @@ class MeasuredSet:
 def bias(pool: Split, columns: Sequence[MeasuredSet]) -> Figure:
     """Draw the paper's three panels for each method.
 
-    They show the density of the pool by arm, the density of the measured units by arm, and the true and the learned
-    effect with a 95 % band.
+    The upper panel shows the density of the pool by arm, the middle one the density of the measured units by arm, and
+    the lower one the true effect and the learned effect with a 95 % band.
 
     Parameters
     ----------
     pool : Split
         With one covariate, or with a ``latent`` coordinate. Along a latent coordinate, effects and ends of bands are
-        means over the units in each of 40 cells, at most 2,000 units in all.
+        means over the units in each of 40 cells. At most 2,000 units are used for these means.
     columns : sequence of MeasuredSet
-        At most eight; each has a column of panels.
+        One to eight methods. Each has a column of panels.
 
     Returns
     -------
@@ -72,7 +72,8 @@ def bias(pool: Split, columns: Sequence[MeasuredSet]) -> Figure:
     Raises
     ------
     InputError
-        If there are no columns or too many, or the pool has neither one covariate nor a latent coordinate.
+        If there are no columns or too many, the pool has neither one covariate nor a latent coordinate, or a position
+        is repeated or not in the pool.
 
     Examples
     --------
@@ -95,7 +96,10 @@ def bias(pool: Split, columns: Sequence[MeasuredSet]) -> Figure:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A pool along one coordinate: where its units are, and where effects are drawn."""
+    """A pool along one coordinate: where its units are, and where effects are drawn.
+
+    The coordinate is the only covariate, or the latent coordinate of images. Made by :meth:`of`.
+    """
 
     pool: Split
     coordinate: Array  # of each unit, (N,)
@@ -103,12 +107,15 @@ class Scene:
     bins: Array  # edges of the bars of densities
     grid: Array  # coordinates (G,) at which effects are drawn
     truth: Array  # true effects at the grid, (G,)
-    inputs: AnyArray  # units (M, ...) for which the model predicts effects
+    inputs: AnyArray  # covariates (M, ...) of the units for which the model predicts effects
     cell: Positions  # position on the grid of each of these units, (M,)
 
     @classmethod
     def of(cls, pool: Split) -> Scene:
-        """Return the scene of a pool with one covariate or a latent coordinate; raise InputError for any other pool."""
+        """Return the scene of a pool with one covariate or a latent coordinate; the covariate comes first.
+
+        Raises InputError for any other pool.
+        """
         if pool.x.ndim == 2 and pool.x.shape[1] == 1:
             return cls._of_covariate(pool)
         if pool.latent is not None:
@@ -120,7 +127,10 @@ class Scene:
 
     @classmethod
     def _of_covariate(cls, pool: Split) -> Scene:
-        """Return the scene along the only covariate, at 200 points of which the model predicts the effects."""
+        """Return the scene along the only covariate, with 200 points between its quantiles 0.001 and 0.999.
+
+        The model predicts effects at these points; true effects are interpolated between units.
+        """
         x = pool.x[:, 0]
         grid = np.linspace(np.quantile(x, 0.001), np.quantile(x, 0.999), 200)
         order = np.argsort(x)
@@ -130,7 +140,11 @@ class Scene:
 
     @classmethod
     def _of_latent(cls, pool: Split, latent: Array) -> Scene:
-        """Return the scene along a latent coordinate: effects are means over the units in each filled cell."""
+        """Return the scene along a latent coordinate, cut into ``_CELLS`` cells; cells without units are left out.
+
+        Effects are means over the units in each cell. If the pool has more than ``_MAX_UNITS`` units, only that many
+        are used, evenly spaced in the order of the coordinate.
+        """
         order = np.argsort(latent)
         rows = order[np.linspace(0, len(pool) - 1, min(len(pool), _MAX_UNITS)).astype(int)]
         edges = np.linspace(latent.min(), latent.max(), _CELLS + 1)
@@ -140,7 +154,10 @@ class Scene:
         return cls(pool, latent, r"hidden coordinate $\phi$", edges[::2], grid, truth, pool.x[rows], cell)
 
     def band(self, model: CateEstimator) -> tuple[Array, Array]:
-        """Return the lower and upper ends (G,) of the learned effect's 95 % band on the grid."""
+        """Return the lower and the upper ends (G,) of the 95 % band of the effect that a fitted model learned.
+
+        At each point of the grid, the ends are means over the units of the point's cell.
+        """
         low, high = model.effect_interval(self.inputs)
         return _means(low, self.cell), _means(high, self.cell)
 
@@ -148,10 +165,12 @@ class Scene:
 def draw_columns(
     figure: Figure, scene: Scene, columns: Sequence[MeasuredSet], *, most_units: float | None = None
 ) -> None:
-    """Draw three panels per method, one below the other: arms in the pool, arms among the measured units, effects.
+    """Draw three panels per method into ``figure``, one below the other, and a legend for all panels.
 
-    ``most_units`` is the upper end of the middle panels' y axis, which then counts measured units. If it is None, that
-    axis shows shares of the measured units. Called by :func:`bias`, and by ``evolution`` for each frame.
+    The panels show the arms in the pool, the arms among the measured units, and the effects. With ``most_units``, the
+    middle panels' y axis counts measured units, up to ``most_units``; by default it shows shares of the measured
+    units. Raises InputError if a position is repeated or not in the pool. Called by :func:`bias`, and by ``evolution``
+    for each frame.
     """
     panels = figure.subplots(3, len(columns), sharex=True, sharey="row", squeeze=False, height_ratios=(1, 1, 1.6))
     for (top, middle, bottom), column in zip(panels.T, columns, strict=True):
@@ -181,12 +200,16 @@ def _check_columns(columns: Sequence[MeasuredSet]) -> None:
 
 
 def figure_width(columns: int) -> float:
-    """Return a figure's width in inches: the more columns, the narrower each is."""
+    """Return the width in inches of a figure with so many columns of panels: the more columns, the narrower each is."""
     return 0.8 + columns * (4.2 if columns <= 2 else 3.0 if columns <= 4 else 2.3)
 
 
 def draw_densities(axes: Any, x: Array, t: ArrayLike, bins: Array, *, weight: float | None = None) -> None:
-    """Draw a histogram of each arm. Bars are shares of all units, or units times ``weight``."""
+    """Draw a histogram of the units of each arm, without a legend.
+
+    ``x`` (N,) are the units' coordinates, ``t`` (N,) their arms and ``bins`` the edges of the bars. Each unit adds
+    ``weight`` to its bar. By default a unit adds 1 / N: bars are then shares of the units of both arms together.
+    """
     for arm, (colour, name) in enumerate(zip(ARM_COLOURS, ARM_NAMES, strict=True)):
         values = x[np.asarray(t) == arm]
         weights = np.full(len(values), 1 / len(x) if weight is None else weight)
@@ -195,7 +218,7 @@ def draw_densities(axes: Any, x: Array, t: ArrayLike, bins: Array, *, weight: fl
 
 
 def _effect(axes: Any, scene: Scene, column: MeasuredSet) -> None:
-    """Draw the learned effect with its 95 % band, and the true effect."""
+    """Draw the learned effect with its 95 % band, and the true effect. The learned effect is the middle of the band."""
     low, high = scene.band(column.model)
     colour = look(column.name).colour
     axes.fill_between(scene.grid, low, high, color=colour, alpha=0.2, linewidth=0, label="95 % band")
@@ -204,7 +227,10 @@ def _effect(axes: Any, scene: Scene, column: MeasuredSet) -> None:
 
 
 def _legend(figure: Figure, top: Any, columns: Sequence[MeasuredSet]) -> None:
-    """Name everything once, below the panels. With several methods, grey stands for their colours."""
+    """Draw one legend for all panels, below them. With several methods, grey stands for the colours of all methods.
+
+    ``top`` is an upper panel: the names of the arms are taken from it.
+    """
     colour = look(columns[0].name).colour if len(columns) == 1 else "dimgrey"
     arms, names = top.get_legend_handles_labels()
     truth = Line2D([], [], color="black", linestyle=":")
@@ -214,6 +240,6 @@ def _legend(figure: Figure, top: Any, columns: Sequence[MeasuredSet]) -> None:
 
 
 def _means(values: Array, cell: Positions) -> Array:
-    """Return the mean of the values in each cell."""
+    """Return the mean of the values in each cell, (G,). ``cell`` has the cell of each value; no cell may be empty."""
     result: Array = np.bincount(cell, weights=values) / np.bincount(cell)
     return result

@@ -19,7 +19,7 @@ from causalbald.models import CateEstimator
 from causalbald.paper._bias import MeasuredSet, Scene, draw_columns, figure_width
 
 MAX_STUDIES = 2
-_LAST_FRAMES = 4  # how many frames long the last picture is shown
+_LAST_FRAMES = 4  # for how many frames the last picture is shown
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class StudyHistory:
     name : str
         Name of the method.
     acquired : sequence of positions
-        The units measured before each fit, a list per step.
+        The units that were newly measured before each fit, a list per step.
     fit : callable
-        Returns a model, fitted on the outcomes of the positions that it gets.
+        Called with the positions of all units measured so far; returns a model fitted on their outcomes.
 
     Examples
     --------
@@ -58,18 +58,19 @@ def evolution(
     title: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Write a GIF of the panels of :func:`causalbald.paper.bias` after each step.
+    """Write a GIF of the panels of :func:`causalbald.paper.bias`, a frame per step.
 
-    The middle panels count measured units, and all axes stay the same: the viewer sees the units pile up.
+    The middle panels count measured units, and all axes stay the same, so that the viewer sees the numbers grow. The
+    last frame is shown four times as long. If a fit fails, nothing is written.
 
     Parameters
     ----------
     path : path
-        File to write, ending with ``.gif``.
+        File to write, ending with ``.gif``. A file that exists is replaced.
     pool : Split
         As for :func:`causalbald.paper.bias`.
     studies : sequence of StudyHistory
-        One or two, with equally many steps.
+        One or two methods, with equally many steps.
     every : int
         Draw the first step, then one in ``every``, and always the last.
     fps : float
@@ -77,7 +78,7 @@ def evolution(
     title : str
         Shown above all panels.
     progress : callable, optional
-        Called with (fits done, fits in all).
+        Called with (fits done, fits in all) after each fit.
 
     Returns
     -------
@@ -87,7 +88,9 @@ def evolution(
     Raises
     ------
     InputError
-        If the name does not end with ``.gif``, or the studies are too many or have different numbers of steps.
+        If the name does not end with ``.gif``; if there are no studies, more than two, or studies with different
+        numbers of steps; if ``every`` is below 1 or ``fps`` is not above 0; or if :func:`causalbald.paper.bias` cannot
+        draw the pool or the positions.
 
     Examples
     --------
@@ -127,7 +130,10 @@ def evolution(
 def _fitted(
     studies: Sequence[StudyHistory], steps: Sequence[int], progress: Callable[[int, int], None] | None
 ) -> Iterator[list[MeasuredSet]]:
-    """Yield, for each step, what all studies have measured and learned until then."""
+    """Yield, for each step, a list of what each study has measured and learned by then. Called by :func:`evolution`.
+
+    Models are fitted here, one after the other; ``progress`` is called after each.
+    """
     done = 0
     for step in steps:
         columns = []
@@ -141,9 +147,9 @@ def _fitted(
 
 
 def frames(studies: Sequence[StudyHistory], every: int) -> list[int]:
-    """Return the steps to draw: the first, then one in ``every``, and always the last.
+    """Return the steps to draw, counted from 0: the first, then one in ``every``, and always the last.
 
-    Raises InputError unless there are one or two studies with equally many steps.
+    Raises InputError unless there are one or two studies with equally many steps, at least one.
     """
     if not 0 < len(studies) <= MAX_STUDIES:
         raise InputError(f"{len(studies)} methods cannot be animated side by side: choose one or two.")
@@ -155,12 +161,15 @@ def frames(studies: Sequence[StudyHistory], every: int) -> list[int]:
 
 
 def _measured(study: StudyHistory, step: int) -> Positions:
-    """Return all units measured until a step."""
+    """Return the positions of all units measured before the fit of a step, in the order of measuring."""
     return np.concatenate([np.asarray(batch, dtype=np.intp) for batch in study.acquired[: step + 1]])
 
 
 def _tallest(scene: Scene, study: StudyHistory) -> float:
-    """Return the largest number of measured units in a bar at the end."""
+    """Return how many units the highest bar of the middle panel counts after the last step.
+
+    Raises InputError if a position is repeated or not in the pool.
+    """
     positions = check_positions(_measured(study, len(study.acquired) - 1), len(scene.pool), "positions")
     x, t = scene.coordinate[positions], scene.pool.t[positions]
     return float(max(np.histogram(x[t == arm], bins=scene.bins)[0].max() for arm in (0, 1)))

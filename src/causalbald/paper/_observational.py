@@ -18,13 +18,13 @@ from causalbald.figures import ARM_COLOURS, ARM_NAMES, house_style, new_figure, 
 from causalbald.models import PropensityModel
 from causalbald.paper._bias import draw_densities
 
-MAX_DOTS = 800
-MAX_COVARIATES = 30
-_MARKERS = ("x", "o")
+MAX_DOTS = 800  # units whose outcomes are drawn
+MAX_COVARIATES = 30  # whose differences between the arms are drawn
+_MARKERS = ("x", "o")  # of control and treated units
 
 
 def draw_benchmark(benchmark: Benchmark) -> Figure:
-    """Draw the pool of a benchmark with the figure that suits it: for one covariate, for images or for many covariates.
+    """Draw the pool of a benchmark with the figure for its covariates: for images, for one covariate or for many.
 
     Parameters
     ----------
@@ -34,6 +34,12 @@ def draw_benchmark(benchmark: Benchmark) -> Figure:
     Returns
     -------
     Figure
+        The name of the benchmark is added to the first title.
+
+    Raises
+    ------
+    InputError
+        If the pool has images without a ``latent`` coordinate.
 
     Examples
     --------
@@ -51,9 +57,10 @@ def draw_benchmark(benchmark: Benchmark) -> Figure:
 
 
 def observational(pool: Split) -> Figure:
-    """Draw one covariate: density by arm, measured outcomes with the two true responses, and the true effect.
+    """Draw three panels along one covariate: density by arm, outcomes with both true responses, and the true effect.
 
-    Where the true propensity is known, the background is grey outside [0.1, 0.9].
+    If the true propensity is known, the background is grey where the propensity is outside [0.1, 0.9]. The outcomes of
+    at most 800 units are drawn.
 
     Parameters
     ----------
@@ -67,7 +74,7 @@ def observational(pool: Split) -> Figure:
     Raises
     ------
     InputError
-        If the pool has more than one covariate, or images.
+        If the pool has not exactly one covariate, or has images.
 
     Examples
     --------
@@ -94,15 +101,18 @@ def observational(pool: Split) -> Figure:
 
 
 def digits(split: Split, count: int = 20) -> Figure:
-    """Draw images along the hidden coordinate: density by arm, outcomes with the true responses, and examples.
+    """Draw three panels along the hidden coordinate of images: density by arm, outcomes with true responses, examples.
+
+    If the true propensity is known, the background is grey where the propensity is outside [0.1, 0.9]. The outcomes of
+    at most 800 units are drawn.
 
     Parameters
     ----------
     split : Split
         Images x (N, C, H, W) with their ``latent`` coordinate (N,).
     count : int
-        How many images each arm's row has: for each of ``count`` equal steps, the arm's unit nearest to the middle of
-        the step, or nothing if the arm has no unit within the step.
+        Into how many equal steps the coordinate is cut, at least 2. For each arm and step, the image of the unit
+        nearest to the middle of the step is drawn, or nothing if the arm has no unit within the step.
 
     Returns
     -------
@@ -111,7 +121,7 @@ def digits(split: Split, count: int = 20) -> Figure:
     Raises
     ------
     InputError
-        If the split has no images or no latent coordinate.
+        If the split has no images or no latent coordinate, or ``count`` is below 2.
 
     Examples
     --------
@@ -142,10 +152,11 @@ def digits(split: Split, count: int = 20) -> Figure:
 
 
 def covariates(benchmark: Benchmark) -> Figure:
-    """Draw how the arms of a pool with many covariates differ: estimated propensity, and each covariate.
+    """Draw how the arms of a benchmark's pool differ: in estimated propensity, and in each covariate.
 
-    A covariate's standardised mean difference is the difference of the arms' means, divided by the root of their mean
-    variance. Beyond ±0.1, the dashed lines, arms are usually called unbalanced. The 30 largest differences are drawn.
+    A covariate's standardised mean difference is the difference of the arms' means, divided by the root of the mean of
+    the arms' variances. The 30 largest differences are drawn. Dashed lines are at ±0.1: arms with a larger difference
+    are usually called unbalanced. Raises InputError if the pool has images.
     """
     pool = benchmark.pool
     if pool.x.ndim != 2:
@@ -170,7 +181,7 @@ def covariates(benchmark: Benchmark) -> Figure:
     return figure
 
 
-# Figures of benchmarks by name.
+# Functions that draw a benchmark's pool, by the name of the figure.
 KINDS: dict[str, Callable[[Benchmark], Figure]] = {
     "observational": lambda benchmark: observational(benchmark.pool),
     "cmnist": lambda benchmark: digits(benchmark.pool),
@@ -179,7 +190,11 @@ KINDS: dict[str, Callable[[Benchmark], Figure]] = {
 
 
 def _scene(split: Split, coordinate: Array, edges: Array, top: Any, middle: Any) -> Array:
-    """Draw densities and outcomes along a coordinate (N,), and return the grid of the curves."""
+    """Draw densities into ``top`` and outcomes with the true responses into ``middle``, along a coordinate (N,).
+
+    ``edges`` are those of the density's bars. At most ``MAX_DOTS`` outcomes are drawn, evenly spaced by position.
+    Returns the coordinates (400,) at which the curves are drawn.
+    """
     grid = np.linspace(edges[0], edges[-1], 400)
     for axes in (top, middle):
         _shade(split, coordinate, grid, axes)
@@ -195,7 +210,7 @@ def _scene(split: Split, coordinate: Array, edges: Array, top: Any, middle: Any)
 
 
 def _shade(split: Split, coordinate: Array, grid: Array, axes: Any) -> None:
-    """Draw a grey background outside common support, if the true propensity is known."""
+    """Draw a grey background where the true propensity is outside [0.1, 0.9]; nothing if the propensity is unknown."""
     if split.propensity is None:
         return
     pi = _along(grid, coordinate, split.propensity)
@@ -206,13 +221,17 @@ def _shade(split: Split, coordinate: Array, grid: Array, axes: Any) -> None:
 
 
 def _along(grid: Array, coordinate: Array, values: Array) -> Array:
-    """Return the units' values, interpolated on a grid along their coordinate."""
+    """Return the units' ``values`` (N,), interpolated along their ``coordinate`` (N,) at the points of ``grid``."""
     order = np.argsort(coordinate)
     return np.interp(grid, coordinate[order], values[order])
 
 
 def _mosaic(split: Split, edges: Array) -> AnyArray:
-    """Return one picture (2 H, count W): treated units above, controls below, a column per step."""
+    """Return one picture (2 H, count W) of images: treated units above, controls below, a column per step.
+
+    ``edges`` (count + 1,) are the ends of the steps along the latent coordinate. Each image is that of the arm's unit
+    nearest to the middle of the step, its channels averaged. Without such a unit within the step, the place is empty.
+    """
     assert split.latent is not None
     height, width = split.x.shape[2:]
     picture = np.full((2, len(edges) - 1, height, width), float(split.x.min()))
@@ -226,7 +245,10 @@ def _mosaic(split: Split, edges: Array) -> AnyArray:
 
 
 def _standardised_differences(split: Split) -> Array:
-    """Return the standardised mean difference of each covariate, treated minus control, (D,)."""
+    """Return the standardised mean difference (D,) of each covariate, treated minus control.
+
+    A covariate that is constant within both arms is not scaled.
+    """
     control, treated = split.x[split.t == 0], split.x[split.t == 1]
     scale = np.sqrt((control.var(axis=0) + treated.var(axis=0)) / 2)
     result: Array = (treated.mean(axis=0) - control.mean(axis=0)) / np.where(scale > 0, scale, 1)
@@ -234,5 +256,5 @@ def _standardised_differences(split: Split) -> Array:
 
 
 def _counts(split: Split) -> str:
-    """Return the numbers of units and of treated units as text."""
+    """Return a title that says how many units there are, and how many of them are treated."""
     return f"{len(split):,} units, {int(split.t.sum()):,} treated"
