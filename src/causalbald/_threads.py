@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,10 +41,15 @@ def at_most(threads: int) -> Iterator[None]:
 def one_thread() -> Iterator[None]:
     """Cap torch and all thread pools of numerical libraries at one thread within the context; restore them afterwards.
 
-    Contexts may be nested. Contexts of several threads may overlap in any order.
+    Contexts may be nested. Contexts of several threads may overlap in any order. torch is capped only if it is imported
+    already, because importing it takes seconds. A module that computes with torch imports it before it opens a context.
     """
     from threadpoolctl import threadpool_limits
 
+    if "torch" not in sys.modules:
+        with threadpool_limits(1):
+            yield
+        return
     is_nested = _caps.enter()
     try:
         with threadpool_limits(1):

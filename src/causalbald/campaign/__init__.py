@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from causalbald._money import Budget
     from causalbald.campaign._advice import Advice, advise
     from causalbald.campaign._batch_files import batch_table
-    from causalbald.campaign._belief import Belief, lacking_arm
+    from causalbald.campaign._belief import Belief
     from causalbald.campaign._campaign import Campaign
     from causalbald.campaign._conclusions import Conclusions, Policy, conclude
     from causalbald.campaign._effects import AverageEffect, Effects, GroupEffect, groups_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Withdrawal,
         happening,
     )
+    from causalbald.campaign._outcome_counts import lacking_arm
     from causalbald.campaign._pool import CampaignPool
     from causalbald.campaign._preparation import Preparation, prepare
     from causalbald.campaign._settings import CampaignSettings
@@ -38,7 +39,8 @@ _MODULES = {
     "_money": ("Budget",),
     "campaign._advice": ("Advice", "advise"),
     "campaign._batch_files": ("batch_table",),
-    "campaign._belief": ("Belief", "lacking_arm"),
+    "campaign._belief": ("Belief",),
+    "campaign._outcome_counts": ("lacking_arm",),
     "campaign._campaign": ("Campaign",),
     "campaign._conclusions": ("Conclusions", "Policy", "conclude"),
     "campaign._effects": ("AverageEffect", "Effects", "GroupEffect", "groups_of"),

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from causalbald import acquisition
 from causalbald._money import Budget
 from causalbald._random import generator
 from causalbald._threads import one_thread
 from causalbald._typing import Positions
 from causalbald._validation import check_int, check_number
 from causalbald._words import amount
-from causalbald.campaign._belief import Belief
 from causalbald.campaign._choices import Candidates, Choice
 from causalbald.campaign._effects import Effects
 from causalbald.campaign._events import Pick
@@ -22,7 +21,9 @@ from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
 from causalbald.errors import InputError
-from causalbald.pools import choose_batch
+
+if TYPE_CHECKING:
+    from causalbald.campaign._belief import Belief
 
 DEFAULT_BATCH_SIZE = 10
 _AUDIT_ROUNDING = 1e-9
@@ -138,6 +139,9 @@ def _chosen_by_model(belief: Belief, candidates: Candidates) -> Choice:
     greedily, with the belief conditioned on each pick, or by softmax if the model cannot say how units covary. The
     scores returned are those before the batch.
     """
+    from causalbald import acquisition  # heavy, as pools is: a first batch needs neither
+    from causalbald.pools import choose_batch
+
     pool, function = belief.pool, acquisition.load(belief.settings.acquisition)
     scores = None if isinstance(function, acquisition.BatchFunction) else belief.scores(candidates.rng)
     chosen = choose_batch(

@@ -18,7 +18,6 @@ from causalbald.campaign._events import BeliefSummary
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
-from causalbald.errors import InputError
 from causalbald.models import CateEstimator
 from causalbald.pools import pool_population, score_pool
 from causalbald.posterior import Posterior
@@ -27,7 +26,6 @@ SETTLED_PROBABILITY = 0.95
 """Probability from which on it counts as settled whether an effect is worthwhile."""
 SAMPLE_UNITS = 1000
 """Units at most on which the progress of a campaign is followed."""
-MIN_OUTCOMES_PER_ARM = 2
 
 
 class Belief:
@@ -194,53 +192,6 @@ class Belief:
         """
         for start in range(0, len(x), CHUNK_UNITS):
             yield self.model.posterior(x[start : start + CHUNK_UNITS], joint=joint)
-
-
-def lacking_arm(state: State, pool: CampaignPool) -> int | None:
-    """Return the arm with the fewest outcomes if these are too few for a model; None if both arms have enough.
-
-    An arm needs ``MIN_OUTCOMES_PER_ARM`` outcomes. Without any outcome the treated arm is returned.
-
-    Parameters
-    ----------
-    state : State
-        Where the campaign stands.
-    pool : CampaignPool
-        All units of the campaign.
-
-    Returns
-    -------
-    int or None
-        0 for control, 1 for treated.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from causalbald.campaign import Campaign, lacking_arm
-    >>> from causalbald.campaign.storage import MemoryStorage
-    >>> pool = pd.DataFrame({"patient": range(40), "drug": [0, 1] * 20, "age": range(30, 70)})
-    >>> columns = {"id": "patient", "treatment": "drug", "outcome": "cd4"}
-    >>> campaign = Campaign.create(MemoryStorage(), pool, **columns)
-    >>> _ = campaign.tell({0: 1.5, 2: 1.0, 3: 2.0})
-    >>> lacking_arm(campaign.state, campaign.pool)
-    1
-    """
-    if not state.outcomes:
-        return 1
-    counts = np.bincount(pool.arm[pool.units.positions(state.outcomes)], minlength=2)
-    return int(np.argmin(counts)) if counts.min() < MIN_OUTCOMES_PER_ARM else None
-
-
-def too_few_outcomes(state: State, pool: CampaignPool, settings: CampaignSettings) -> InputError:
-    """Return the error for a question that needs a model while an arm lacks outcomes. Nothing is raised here.
-
-    Called by ``Campaign.belief`` once :func:`lacking_arm` has found such an arm.
-    """
-    arm = lacking_arm(state, pool)
-    return InputError(
-        f"an effect needs at least {MIN_OUTCOMES_PER_ARM} outcomes from each arm, and "
-        f"{settings.arm_names[arm or 0]!r} has fewer: tell some first ({len(state.outcomes)} are known)."
-    )
 
 
 def campaign_model(settings: CampaignSettings) -> CateEstimator:

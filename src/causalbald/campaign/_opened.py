@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import pyarrow as pa
 
 from causalbald._validation import check_choice
+from causalbald.campaign._outcome_counts import lacking_arm, too_few_outcomes
 from causalbald.campaign._pool import CampaignPool
 from causalbald.campaign._settings import CampaignSettings
 from causalbald.campaign._state import State
@@ -105,8 +106,6 @@ class OpenCampaign:
         InputError
             If an arm has too few outcomes.
         """
-        from causalbald.campaign._belief import too_few_outcomes  # heavy: it imports the models
-
         belief = self._possible_belief()
         if belief is None:
             raise too_few_outcomes(self._state, self.pool, self.settings)
@@ -117,11 +116,11 @@ class OpenCampaign:
 
         The belief is kept until an outcome changes.
         """
-        from causalbald.campaign._belief import Belief, lacking_arm  # heavy: it imports the models
-
         if self._belief is None or self._belief[0] != self._state.told:
             if lacking_arm(self._state, self.pool) is not None:
                 return None
+            from causalbald.campaign._belief import Belief  # heavy: it imports the models
+
             self._belief = (self._state.told, Belief.after(self._state, self.pool, self.settings))
         return self._belief[1]
 
