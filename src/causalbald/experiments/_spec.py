@@ -141,33 +141,33 @@ class TrialSpec:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that defines the trial except the versions of plugins."""
+        """Everything that defines the trial except the versions of plugins: a dict that the caller may change."""
         return {name: value for name, value in asdict(self).items() if name != "plugins"}
 
     @property
     def key(self) -> str:
-        """Address of the trial's result: a digest of everything that defines it."""
+        """Digest of everything that defines the trial. It names the files of the trial's result."""
         return _digest(self.to_json())
 
     @property
     def settings_key(self) -> str:
-        """Digest that all versions of the trial share."""
+        """Digest of the settings. Trials that differ only in the versions of plugins share it."""
         return _digest(self.settings)
 
     @property
     def data_key(self) -> str:
-        """Address of what depends on data set and seed alone."""
+        """Digest of the data set, its options and plugin version, and the seed. Trials on the same data share it."""
         version = {"plugin": self.plugins["dataset"]} if "dataset" in self.plugins else {}
         return _digest({"dataset": self.dataset, "options": self.dataset_options, "seed": self.seed, **version})
 
     @property
     def names(self) -> dict[str, Any]:
-        """The columns that name the trial in tables."""
+        """The trial's values of the columns ``NAMES`` of tables; ``acquisition`` is :attr:`method`."""
         return {name: getattr(self, name) for name in NAMES} | {"acquisition": self.method}
 
     @property
     def method(self) -> str:
-        """The acquisition function, and the batch rule if that is not the function's own."""
+        """Name of the acquisition function, with the batch rule if the rule is not the function's own."""
         return self.acquisition if self.batch == self._default_batch else f"{self.acquisition}, {self.batch}"
 
     def __str__(self) -> str:

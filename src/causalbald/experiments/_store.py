@@ -107,7 +107,10 @@ class Store:
                 beside.write_bytes(("[\n" + ",\n".join(lines) + "\n]\n").encode())
 
     def _check_name(self, spec: TrialSpec, finished: TrialSpec) -> None:
-        """Raise InputError if a finished trial with the same name has other settings. Plugins may differ."""
+        """Raise InputError if ``finished`` has other settings than ``spec``; versions of plugins may differ.
+
+        ``finished`` is the finished trial with the same name, or ``spec`` itself. Called by :meth:`plan`.
+        """
         new, old = spec.settings, finished.settings
         changes = "; ".join(f"{name} {old[name]!r}, now {new[name]!r}" for name in new if new[name] != old[name])
         if changes:
@@ -216,7 +219,7 @@ class Store:
         write_json(self._path("failed", spec), {"spec": spec.to_json(), "error": error})
 
     def failures(self) -> list[tuple[TrialSpec, str]]:
-        """Return the trials that failed and have not succeeded since, with their tracebacks.
+        """Return the trials, of all plugin versions, that failed and have not succeeded since, with their tracebacks.
 
         Returns
         -------

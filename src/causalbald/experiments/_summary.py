@@ -20,7 +20,7 @@ from causalbald.metrics import (
 )
 
 GROUP = ["dataset", "model", "track"]
-"""Columns within which methods are compared."""
+"""Methods are compared among trials with the same values in these columns: such trials are a group."""
 
 
 def summarise(

@@ -19,7 +19,7 @@ _REGISTER = "To compare two versions, register them under two names."
 
 
 class _VersionedTrial(NamedTuple):
-    """A trial's key, its folder, and the version of one of its plugins."""
+    """A trial's key, its folder, and the version of one of its plugins; None if the trial has no version of it."""
 
     key: str
     folder: str
