@@ -1,13 +1,12 @@
 """Finished trials as tidy CSV: one file per data set, model and track, small enough for version control.
 
-A row is a fit. The columns that name a trial are empty where the row above has the same trial.
+A row is a fit, and each row names its trial.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from causalbald._files import replacing
@@ -16,7 +15,6 @@ from causalbald.experiments._spec import NAMES, TrialSpec
 from causalbald.experiments._state import TrialState
 
 _ACQUIRED = "acquired.csv"
-_NAMING = ["key", *NAMES]
 _NUMBER_FORMAT = "%.5g"
 
 
@@ -34,11 +32,7 @@ def read_tables(folder: Path) -> pd.DataFrame:
     Without packed trials, the table has no rows. Raises InputError if a file is damaged.
     """
     parts = [_read(path) for path in sorted((folder / "tables").glob("*.csv")) if path.name != _ACQUIRED]
-    if not parts:
-        return pd.DataFrame(columns=_NAMING)
-    table = pd.concat(parts, ignore_index=True)
-    table[_NAMING] = table[_NAMING].ffill()
-    return table.astype({"seed": np.int64})
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["key", *NAMES])
 
 
 def write_tables(folder: Path, table: pd.DataFrame, acquired: list[tuple[TrialSpec, list[list[int]]]]) -> None:
@@ -49,8 +43,7 @@ def write_tables(folder: Path, table: pd.DataFrame, acquired: list[tuple[TrialSp
     """
     (folder / "tables").mkdir(exist_ok=True)
     for name, rows in table.groupby(table["dataset"] + "-" + table["model"] + "-" + table["track"], sort=False):
-        is_repeated = rows["key"] == rows["key"].shift()
-        _write(rows.assign(**rows[_NAMING].mask(is_repeated, "")), folder / "tables" / f"{name}.csv")
+        _write(rows, folder / "tables" / f"{name}.csv")
     positions = read_acquired(folder) | {spec.key: steps for spec, steps in acquired}
     lines = [(key, k, " ".join(map(str, step))) for key, steps in positions.items() for k, step in enumerate(steps)]
     _write(pd.DataFrame(lines, columns=["key", "step", "positions"]), folder / "tables" / _ACQUIRED)
