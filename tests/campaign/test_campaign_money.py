@@ -155,7 +155,7 @@ def test_audits_keep_their_share_when_money_is_short_and_say_no_probability_that
         list(new_campaign(study, cost="price", audit=0.5, seed=seed).ask(8, budget=8.0)["probability"].dropna())
         for seed in range(8)
     ]
-    # With dear people among the drawn not all can be paid; otherwise all were equally likely.
+    # Where expensive people are drawn, not all can be paid; otherwise everyone was equally likely.
     assert [] in probabilities
     assert all(p == [4 / 120] * 4 for p in probabilities if p)
 
