@@ -6,8 +6,11 @@ import base64
 import csv
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +156,12 @@ def of_models() -> dict[str, Any]:
 
 
 def of_lists() -> dict[str, Any]:
-    """Return the names of models and acquisition functions."""
-    return {
-        "models": [row["name"] for row in call("models", json=True)],
-        "acquisitions": call("acquisitions", json=True),
-    }
+    """Return the names of models and acquisition functions, from a new process: other tests register their own."""
+    return {"models": [row["name"] for row in _listed("models")], "acquisitions": _listed("acquisitions")}
+
+
+def _listed(command: str) -> Any:
+    """Return what a command lists as JSON, without plugins."""
+    environment = {name: value for name, value in os.environ.items() if name != "CAUSALBALD_PLUGINS"}
+    arguments = [sys.executable, "-m", "causalbald", command, "--json"]
+    return json.loads(subprocess.run(arguments, capture_output=True, check=True, env=environment).stdout)
