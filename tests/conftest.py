@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+# No examples are in it, and importing it registers a model.
+collect_ignore = ["stress.py"]
+
 # One thread per test process: small matrices are faster, and two processes share the machine.
 torch.set_num_threads(1)
 

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from causalbald._scaling import column_scale
+from causalbald._threads import one_thread
 from causalbald._typing import Array, Positions
 from causalbald.campaign._choices import Candidates, Choice
 from causalbald.campaign._pool import CampaignPool
@@ -74,7 +75,7 @@ def _representatives(
     if len(candidates) > MAX_CLUSTERED_UNITS:
         sample = rng.choice(candidates, size=MAX_CLUSTERED_UNITS, replace=False)
     n_clusters = min(count + len(occupied), len(sample))
-    with warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():  # caps what scikit-learn has brought in, too
         warnings.simplefilter("ignore", ConvergenceWarning)  # clusters without members, where units are alike
         clusters = KMeans(n_clusters, n_init=1, random_state=int(rng.integers(2**31))).fit(z[sample])
     occupied_clusters = set(clusters.predict(z[occupied]).tolist()) if len(occupied) else set()

@@ -196,9 +196,10 @@ def keep_untold(campaign: Campaign, output: Path | None, columns: Sequence[str])
     settings = campaign.settings
     if (old := table_at(output, id=settings.id)) is None:
         return
+    state = campaign.state
     try:
-        outcomes = outcomes_of(old, settings, campaign.pool.units, campaign.state.rounds).values
-        untold = sum(campaign.state.outcomes.get(unit) != value for unit, value in outcomes.items())
+        outcomes = outcomes_of(old, settings, campaign.pool.units, state.rounds).values
+        untold = sum(state.outcomes.get(unit) != value for unit, value in outcomes.items())
     except InputError:
         untold = filled_in(old.data, settings.outcome)
     if untold:
